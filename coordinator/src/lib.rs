@@ -1,0 +1,1 @@
+//! Joins draft and target workers and streams accepted tokens to clients.

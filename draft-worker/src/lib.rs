@@ -1,0 +1,1 @@
+//! Proposes tokens with a small model.

@@ -1,0 +1,1 @@
+//! Attention of new rows over cached keys and values.

@@ -1,0 +1,33 @@
+//! Models on candle: loading, ragged batched forward, KV cache, and the executor that owns them.
+//!
+//! Knows nothing of gRPC and nothing of clients. A worker asks [`load`] for a model, hands it to
+//! [`Engine::start`], and then feeds tokens to [`Sequence`]s.
+//!
+//! From a file to a token, in the order of the modules: [`gguf`] reads a file, [`vocabulary`] and
+//! `config` make sense of its metadata, `decoder` computes logits over [`cache`] leases, and
+//! [`executor`] batches what many sequences ask for. [`synthetic`] and [`tiny`] stand in for
+//! models where none is at hand.
+
+mod attention;
+pub mod cache;
+mod config;
+mod decoder;
+mod error;
+pub mod executor;
+pub mod gguf;
+mod linear;
+mod load;
+mod model;
+pub mod synthetic;
+pub mod tiny;
+pub mod vocabulary;
+
+pub use cache::{KvLayout, KvPool, Lease};
+pub use config::{DecoderConfig, Family};
+pub use decoder::Decoder;
+pub use error::{EngineError, LoadError};
+pub use executor::{Engine, EngineOptions, Sequence};
+pub use load::{LoadOptions, Loaded, Source, load};
+pub use model::{Input, Logits, Model, ModelShape};
+pub use synthetic::Synthetic;
+pub use vocabulary::Vocabulary;

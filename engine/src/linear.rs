@@ -1,0 +1,1 @@
+//! Matrix products with quantised weights.

@@ -1,0 +1,1 @@
+//! Verifies proposals with the big model.

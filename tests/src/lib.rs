@@ -1,0 +1,1 @@
+//! The kit of the end-to-end tests.
