@@ -1,33 +1,58 @@
 //! GGUF files, memory-mapped.
+//!
+//! Says what a file holds and where, and trusts nothing that the file says of itself: whatever
+//! its bytes, [`GgufFile::open`] answers or refuses, and takes memory in proportion to the
+//! metadata that is really there. Knows nothing of models.
+//!
+//! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, versions 2 and 3.
+
+mod header;
 
 use crate::LoadError;
 use candle_core::Device;
-use candle_core::quantized::{QTensor, gguf_file};
-use std::path::Path;
+use candle_core::quantized::{QStorage, QTensor, gguf_file};
+use header::Header;
+use memmap2::Mmap;
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 /// A GGUF file: its metadata, and its tensors in place.
 #[derive(Debug)]
-pub struct GgufFile {}
+pub struct GgufFile {
+    path: PathBuf,
+    bytes: Mmap,
+    header: Header,
+}
 
 impl GgufFile {
     /// Maps the file and reads its header. Checks that every tensor lies within the file.
     ///
+    /// The file must not be changed while it is open.
+    ///
     /// # Errors
     /// Any [`LoadError`], with the file's name.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
-        let _ = path;
-        todo!("helper: loader")
+        let bytes = map(path).map_err(|source| LoadError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        let header = Header::read(&bytes).map_err(|refusal| refusal.about(path))?;
+        Ok(Self {
+            path: path.to_owned(),
+            bytes,
+            header,
+        })
     }
 
     /// The file's name.
     pub fn path(&self) -> &Path {
-        todo!("helper: loader")
+        &self.path
     }
 
     /// A metadata value, where the file has it.
     pub fn metadata(&self, key: &str) -> Option<&gguf_file::Value> {
-        let _ = key;
-        todo!("helper: loader")
+        self.header.metadata.get(key)
     }
 
     /// A required count.
@@ -35,17 +60,26 @@ impl GgufFile {
     /// # Errors
     /// [`LoadError::Invalid`] naming the key, where it is absent or not a whole number.
     pub fn count(&self, key: &str) -> Result<usize, LoadError> {
-        let _ = key;
-        todo!("helper: loader")
+        let value = self.required(key)?;
+        whole_number(value)
+            .and_then(|number| usize::try_from(number).ok())
+            .ok_or_else(|| self.invalid(format!("{key} is not a count: {}", brief(value))))
     }
 
     /// A required number.
     ///
     /// # Errors
-    /// [`LoadError::Invalid`] naming the key, where it is absent or not a number.
+    /// [`LoadError::Invalid`] naming the key, where it is absent or not a finite number.
     pub fn number(&self, key: &str) -> Result<f64, LoadError> {
-        let _ = key;
-        todo!("helper: loader")
+        let value = self.required(key)?;
+        let number = match value {
+            gguf_file::Value::F32(number) => Some(f64::from(*number)),
+            gguf_file::Value::F64(number) => Some(*number),
+            other => whole_number(other).map(|number| number as f64),
+        };
+        number
+            .filter(|number| number.is_finite())
+            .ok_or_else(|| self.invalid(format!("{key} is not a finite number: {}", brief(value))))
     }
 
     /// A required string.
@@ -53,28 +87,58 @@ impl GgufFile {
     /// # Errors
     /// [`LoadError::Invalid`] naming the key, where it is absent or not a string.
     pub fn string(&self, key: &str) -> Result<&str, LoadError> {
-        let _ = key;
-        todo!("helper: loader")
+        match self.required(key)? {
+            gguf_file::Value::String(text) => Ok(text),
+            other => Err(self.invalid(format!("{key} is not a string: {}", brief(other)))),
+        }
+    }
+
+    /// A required list.
+    ///
+    /// # Errors
+    /// [`LoadError::Invalid`] naming the key, where it is absent or not an array.
+    pub fn list(&self, key: &str) -> Result<&[gguf_file::Value], LoadError> {
+        match self.required(key)? {
+            gguf_file::Value::Array(values) => Ok(values),
+            other => Err(self.invalid(format!("{key} is not an array: {}", brief(other)))),
+        }
     }
 
     /// True where the file holds the tensor.
     pub fn has_tensor(&self, name: &str) -> bool {
-        let _ = name;
-        todo!("helper: loader")
+        self.header.tensors.contains_key(name)
     }
 
-    /// A tensor, still quantised, checked to be of `shape`.
+    /// A tensor's shape, rows first, where the file has the tensor.
+    pub fn tensor_shape(&self, name: &str) -> Option<&[usize]> {
+        Some(&self.header.tensors.get(name)?.shape)
+    }
+
+    /// A tensor, still quantised, checked to be of `shape`. Copies its bytes.
     ///
     /// # Errors
-    /// [`LoadError`] naming the tensor, where it is absent, of another shape or of an unknown type.
+    /// [`LoadError`] naming the tensor, where it is absent or of another shape.
     pub fn tensor(
         &self,
         name: &str,
         shape: &[usize],
         device: &Device,
     ) -> Result<QTensor, LoadError> {
-        let _ = (name, shape, device);
-        todo!("helper: loader")
+        let place = self
+            .header
+            .tensors
+            .get(name)
+            .ok_or_else(|| self.invalid(format!("tensor {name} is absent")))?;
+        if place.shape != shape {
+            return Err(self.invalid(format!(
+                "tensor {name} has shape {:?}, expected {shape:?}",
+                place.shape
+            )));
+        }
+        let bytes = Cow::Borrowed(&self.bytes[place.bytes.clone()]);
+        QStorage::from_data(bytes, device, place.dtype)
+            .and_then(|storage| QTensor::new(storage, shape))
+            .map_err(|error| self.invalid(format!("tensor {name}: {error}")))
     }
 
     /// A [`LoadError::Invalid`] about this file.
@@ -91,5 +155,52 @@ impl GgufFile {
             path: self.path().to_owned(),
             detail: detail.into(),
         }
+    }
+
+    fn required(&self, key: &str) -> Result<&gguf_file::Value, LoadError> {
+        self.metadata(key)
+            .ok_or_else(|| self.invalid(format!("{key} is absent")))
+    }
+}
+
+fn map(path: &Path) -> std::io::Result<Mmap> {
+    let file = File::open(path)?;
+    // Mapping a folder or a pipe fails in words that say little.
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidInput,
+            "not a regular file",
+        ));
+    }
+    // SAFETY: the map is read-only and private to this process. That nobody changes or cuts the
+    // file meanwhile is required of the caller, as for every program that maps model files; the
+    // header is parsed once, so a change cannot move a tensor past the map's end.
+    unsafe { Mmap::map(&file) }
+}
+
+/// The value of any of the integer types.
+fn whole_number(value: &gguf_file::Value) -> Option<i128> {
+    use gguf_file::Value;
+    match *value {
+        Value::U8(number) => Some(number.into()),
+        Value::I8(number) => Some(number.into()),
+        Value::U16(number) => Some(number.into()),
+        Value::I16(number) => Some(number.into()),
+        Value::U32(number) => Some(number.into()),
+        Value::I32(number) => Some(number.into()),
+        Value::U64(number) => Some(number.into()),
+        Value::I64(number) => Some(number.into()),
+        _ => None,
+    }
+}
+
+/// A value as errors show it: hostile files hold long ones.
+fn brief(value: &gguf_file::Value) -> String {
+    match value {
+        gguf_file::Value::String(text) => {
+            format!("{:?}", text.chars().take(40).collect::<String>())
+        }
+        gguf_file::Value::Array(values) => format!("an array of {}", values.len()),
+        other => format!("{other:?}"),
     }
 }
