@@ -1,6 +1,8 @@
 //! The `specdec.v1` protocol: messages, clients and servers, generated from the `.proto` files
 //! beside this crate, and typed conversions.
 
+mod convert;
+
 /// The generated code. `cargo xtask codegen` writes it; a test checks that it is current.
 #[allow(
     clippy::all,

@@ -1,6 +1,14 @@
-//! The closed set of error classes, and the one mapping from them to gRPC.
+//! The closed set of error classes, and the one mapping between them and gRPC.
+//!
+//! An error says what failed; whether to retry, and what a user is told, its consumer decides from
+//! the class. Diagnostics for operators belong in logs, not in [`Error::message`].
 
 use std::time::Duration;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt as _};
+
+/// The domain of the reasons below, as `google.rpc.ErrorInfo` names it.
+pub const DOMAIN: &str = "specdec";
 
 /// What kind of failure it is, as far as a caller must know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +33,21 @@ pub enum Class {
     Mismatch,
     /// A defect of ours.
     Internal,
+}
+
+impl Class {
+    /// The gRPC code, and the reason in `google.rpc.ErrorInfo` that never changes.
+    fn wire(&self) -> (Code, &'static str) {
+        match self {
+            Self::Invalid { .. } => (Code::InvalidArgument, "INVALID"),
+            Self::NotFound => (Code::NotFound, "NOT_FOUND"),
+            Self::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
+            Self::Unavailable => (Code::Unavailable, "UNAVAILABLE"),
+            Self::Deadline => (Code::DeadlineExceeded, "DEADLINE"),
+            Self::Mismatch => (Code::FailedPrecondition, "MISMATCH"),
+            Self::Internal => (Code::Internal, "INTERNAL"),
+        }
+    }
 }
 
 /// A failure with a message that a caller may see.
@@ -55,11 +78,142 @@ impl Error {
             message,
         )
     }
+
+    /// The failure that a peer or the transport reported as `status`. A lost or refused connection
+    /// is [`Class::Unavailable`]; a status that no class stands for is [`Class::Internal`].
+    pub fn from_status(status: &Status) -> Self {
+        let details = status.get_error_details();
+        let class = match status.code() {
+            Code::InvalidArgument | Code::OutOfRange => Class::Invalid {
+                field: violated_field(&details),
+            },
+            Code::NotFound => Class::NotFound,
+            Code::ResourceExhausted => Class::Overloaded {
+                retry_after: details
+                    .retry_info()
+                    .and_then(|info| info.retry_delay)
+                    .unwrap_or_default(),
+            },
+            Code::Unavailable => Class::Unavailable,
+            Code::DeadlineExceeded => Class::Deadline,
+            Code::FailedPrecondition => Class::Mismatch,
+            _ if is_transport_failure(status) => Class::Unavailable,
+            _ => Class::Internal,
+        };
+        Self::new(class, status.message())
+    }
 }
 
-impl From<Error> for tonic::Status {
+impl From<Error> for Status {
     fn from(error: Error) -> Self {
-        let _ = error;
-        todo!("helper: service")
+        let (code, reason) = error.class.wire();
+        let mut details = ErrorDetails::with_error_info(reason, DOMAIN, []);
+        match error.class {
+            Class::Invalid { field } => {
+                details.add_bad_request_violation(field, &error.message);
+            }
+            Class::Overloaded { retry_after } => {
+                details.set_retry_info(Some(retry_after));
+            }
+            Class::NotFound
+            | Class::Unavailable
+            | Class::Deadline
+            | Class::Mismatch
+            | Class::Internal => {}
+        }
+        Self::with_error_details(code, error.message, details)
+    }
+}
+
+/// The first field that `details` complain of; empty where they name none.
+fn violated_field(details: &ErrorDetails) -> String {
+    details
+        .bad_request()
+        .and_then(|request| request.field_violations.first())
+        .map(|violation| violation.field.clone())
+        .unwrap_or_default()
+}
+
+/// True where `status` never came over the wire: only a failure on this side has a source.
+fn is_transport_failure(status: &Status) -> bool {
+    std::error::Error::source(status).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_class() -> [(Class, Code); 7] {
+        [
+            (
+                Class::Invalid {
+                    field: "sampling.top_p".into(),
+                },
+                Code::InvalidArgument,
+            ),
+            (Class::NotFound, Code::NotFound),
+            (
+                Class::Overloaded {
+                    retry_after: Duration::from_millis(1_250),
+                },
+                Code::ResourceExhausted,
+            ),
+            (Class::Unavailable, Code::Unavailable),
+            (Class::Deadline, Code::DeadlineExceeded),
+            (Class::Mismatch, Code::FailedPrecondition),
+            (Class::Internal, Code::Internal),
+        ]
+    }
+
+    #[test]
+    fn every_class_survives_the_wire() {
+        for (class, code) in every_class() {
+            let error = Error::new(class, "the reason for people");
+            let status = Status::from(error.clone());
+            assert_eq!(status.code(), code);
+            // What a peer reads: only headers cross, not this process's values.
+            let response = status.into_http::<()>();
+            let received = Status::from_header_map(response.headers()).expect("a status");
+            assert_eq!(Error::from_status(&received), error);
+        }
+    }
+
+    #[test]
+    fn details_carry_a_stable_reason_and_the_field() {
+        let status = Status::from(Error::invalid("prompt.text", "must not be empty"));
+        let details = status.get_error_details();
+        let info = details.error_info().expect("error info");
+        assert_eq!((&*info.reason, &*info.domain), ("INVALID", "specdec"));
+        let violation = &details.bad_request().expect("bad request").field_violations[0];
+        assert_eq!(violation.field, "prompt.text");
+        assert_eq!(violation.description, "must not be empty");
+    }
+
+    #[test]
+    fn a_foreign_status_without_details_gets_a_class() {
+        for (status, class) in [
+            (
+                Status::invalid_argument("x"),
+                Class::Invalid {
+                    field: String::new(),
+                },
+            ),
+            (
+                Status::resource_exhausted("x"),
+                Class::Overloaded {
+                    retry_after: Duration::ZERO,
+                },
+            ),
+            (Status::unimplemented("x"), Class::Internal),
+            (
+                Status::from_error(Box::new(std::io::Error::other("connection reset"))),
+                Class::Unavailable,
+            ),
+        ] {
+            assert_eq!(
+                Error::from_status(&status),
+                Error::new(class, status.message())
+            );
+        }
     }
 }

@@ -1,25 +1,108 @@
-//! Tasks with a name and an owner.
+//! Tasks with a name and an owner. Knows nothing of what they do.
 
+use futures::FutureExt as _;
+use std::any::Any;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 /// The tasks of one owner. Dropping it aborts them.
-#[derive(Debug, Default)]
-pub struct Tasks {}
+#[derive(Debug)]
+pub struct Tasks {
+    tracker: TaskTracker,
+    aborted: CancellationToken,
+    _abort_on_drop: DropGuard,
+}
 
 impl Tasks {
     /// An owner without tasks.
     pub fn new() -> Self {
-        todo!("helper: service")
+        let aborted = CancellationToken::new();
+        Self {
+            tracker: TaskTracker::new(),
+            _abort_on_drop: aborted.clone().drop_guard(),
+            aborted,
+        }
     }
 
-    /// Starts a task. A panic in it is logged with its name and ends that task alone.
+    /// Starts a task. A panic in it is logged with its name and ends that task alone. Must be
+    /// called within a Tokio runtime.
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        let _ = (name, task);
-        todo!("helper: service")
+        let aborted = self.aborted.clone();
+        self.tracker.spawn(async move {
+            // Unwind safe: whatever the panic left half done is dropped here, with the task.
+            let task = AssertUnwindSafe(task).catch_unwind();
+            if let Some(Err(panic)) = aborted.run_until_cancelled_owned(task).await {
+                tracing::error!(task = name, panic = panic_text(&*panic), "task panicked");
+            }
+        });
     }
 
     /// Waits until all tasks have ended.
     pub async fn finished(&self) {
-        todo!("helper: service")
+        self.tracker.close();
+        self.tracker.wait().await;
+    }
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&'static str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("not a text")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::oneshot;
+
+    #[tokio::test]
+    async fn a_panic_ends_its_own_task_alone() {
+        let tasks = Tasks::new();
+        let (go, gone) = oneshot::channel::<()>();
+        let (done, result) = oneshot::channel();
+        tasks.spawn("bad", async move {
+            let _held = go;
+            panic!("on purpose");
+        });
+        tasks.spawn("good", async move {
+            // Ends when the panicking task has dropped its half.
+            let _ = gone.await;
+            let _ = done.send(7);
+        });
+        assert_eq!(result.await, Ok(7));
+        tasks.finished().await;
+    }
+
+    #[tokio::test]
+    async fn finished_waits_for_the_last_task() {
+        let tasks = Tasks::new();
+        let (release, held) = oneshot::channel::<()>();
+        tasks.spawn("held", async move {
+            let _ = held.await;
+        });
+        let mut finished = Box::pin(tasks.finished());
+        assert!(finished.as_mut().now_or_never().is_none());
+        drop(release);
+        finished.await;
+    }
+
+    #[tokio::test]
+    async fn dropping_the_owner_drops_what_its_tasks_hold() {
+        let tasks = Tasks::new();
+        let (held, dropped) = oneshot::channel::<()>();
+        tasks.spawn("endless", async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        });
+        drop(tasks);
+        assert!(dropped.await.is_err());
     }
 }

@@ -1,5 +1,8 @@
 //! Logs, on standard error.
 
+use crate::config::ConfigError;
+use tracing_subscriber::EnvFilter;
+
 /// How to log.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LogOptions {
@@ -20,11 +23,47 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging for this process.
+/// Starts logging for this process. Where it has been started already, the earlier start stays.
 ///
 /// # Errors
 /// Where `--log` is not a valid filter.
-pub fn init(options: &LogOptions) -> Result<(), crate::config::ConfigError> {
-    let _ = options;
-    todo!("helper: service")
+pub fn init(options: &LogOptions) -> Result<(), ConfigError> {
+    let filter = EnvFilter::builder()
+        .parse(&options.log)
+        .map_err(|error| ConfigError(format!("--log `{}`: {error}", options.log)))?;
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let started = match options.log_format {
+        LogFormat::Text => logs.try_init(),
+        LogFormat::Json => logs.json().flatten_event(true).try_init(),
+    };
+    // The only failure is an earlier start, by a test in the same process.
+    let _ = started;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(log: &str) -> LogOptions {
+        LogOptions {
+            log: log.into(),
+            log_format: LogFormat::Json,
+        }
+    }
+
+    #[test]
+    fn a_wrong_filter_is_a_configuration_error_that_names_the_flag() {
+        let error = init(&options("engine=loud")).expect_err("no such level");
+        assert!(error.0.contains("--log"), "{error}");
+        assert!(error.0.contains("engine=loud"), "{error}");
+    }
+
+    #[test]
+    fn starting_twice_is_harmless() {
+        init(&options("off")).expect("valid");
+        init(&options("service=debug,warn")).expect("valid");
+    }
 }
