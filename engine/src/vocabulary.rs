@@ -1,8 +1,17 @@
 //! What a model's metadata says of its tokens: the tokenizer, the ids that end a text, the chat
 //! template.
+//!
+//! The tokenizer travels on as a `tokenizer.json` document, so that whoever handles text needs
+//! neither the model's file nor this crate. Knows nothing of weights.
+
+mod bpe;
+mod tokens;
 
 use crate::{LoadError, gguf::GgufFile};
+use candle_core::quantized::gguf_file::Value;
+use sha2::{Digest, Sha256};
 use speculation::TokenId;
+use tokens::{Kind, TokenTable};
 
 /// A model's tokenizer and what belongs to it.
 #[derive(Debug, Clone)]
@@ -11,9 +20,10 @@ pub struct Vocabulary {
     pub tokenizer_json: Vec<u8>,
     /// Ids that the tokenizer knows: 0 to this number, less one. Rows beyond are padding.
     pub size: usize,
-    /// sha256 over (id, string, special or not) of all of them, in hex.
+    /// sha256 over (id, string, special or not) of all of them, in hex. Models of the same
+    /// fingerprint mean the same text by the same ids.
     pub fingerprint: String,
-    /// Ids that end a text.
+    /// Ids that end a text; the one that the model names comes first.
     pub eos_ids: Vec<TokenId>,
     /// The id put before every prompt, where the model wants one.
     pub bos_id: Option<TokenId>,
@@ -21,13 +31,120 @@ pub struct Vocabulary {
     pub chat_template: String,
 }
 
+/// Control tokens that end a text in the models that have them, whether or not the metadata names
+/// them: chat models end a turn by one token and a document by another.
+const END_TOKENS: [&str; 6] = [
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "</s>",
+];
+
 impl Vocabulary {
-    /// Reads the tokenizer that `file` carries.
+    /// Reads the tokenizer that `file` carries: byte-level BPE as of GPT-2, with the splitting
+    /// rules of Qwen2, SmolLM, Llama 3 or GPT-2.
     ///
     /// # Errors
     /// [`LoadError`] naming the key that is absent, wrong or not supported.
     pub fn from_gguf(file: &GgufFile) -> Result<Self, LoadError> {
-        let _ = file;
-        todo!("helper: loader")
+        let tokens = TokenTable::from_gguf(file)?;
+        let tokenizer = bpe::tokenizer(file, &tokens)?;
+        let tokenizer_json = tokenizer
+            .to_string(false)
+            .map_err(|error| file.invalid(format!("tokenizer.ggml.tokens: {error}")))?
+            .into_bytes();
+        Ok(Self {
+            tokenizer_json,
+            size: tokens.len(),
+            fingerprint: fingerprint(
+                tokens
+                    .iter()
+                    .map(|(token, kind)| (token, kind.is_special())),
+            ),
+            eos_ids: eos_ids(file, &tokens)?,
+            bos_id: bos_id(file, &tokens)?,
+            chat_template: chat_template(file)?,
+        })
+    }
+}
+
+/// sha256 over `tokens` in the order of their ids, each with whether it is special. Merges and
+/// splitting rules are left out: what an id stands for does not depend on them.
+pub(crate) fn fingerprint<'a>(tokens: impl Iterator<Item = (&'a str, bool)>) -> String {
+    let mut hash = Sha256::new();
+    for (id, (token, special)) in tokens.enumerate() {
+        // The length keeps a token with a line break from passing for two tokens.
+        let special = u8::from(special);
+        hash.update(format!("{id} {special} {} {token}\n", token.len()));
+    }
+    hash.finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn eos_ids(file: &GgufFile, tokens: &TokenTable<'_>) -> Result<Vec<TokenId>, LoadError> {
+    let mut ids = Vec::new();
+    for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
+        ids.extend(token_id(file, tokens, &format!("tokenizer.ggml.{key}"))?);
+    }
+    let by_name = END_TOKENS
+        .iter()
+        .filter_map(|token| tokens.id(token))
+        .filter(|&id| tokens.kind(id) == Kind::Control);
+    for id in by_name {
+        ids.push(id);
+    }
+    let mut unique = Vec::new();
+    for id in ids {
+        if !unique.contains(&id) {
+            unique.push(id);
+        }
+    }
+    Ok(unique)
+}
+
+fn bos_id(file: &GgufFile, tokens: &TokenTable<'_>) -> Result<Option<TokenId>, LoadError> {
+    let key = "tokenizer.ggml.add_bos_token";
+    let wanted = match file.metadata(key) {
+        None => false,
+        Some(Value::Bool(wanted)) => *wanted,
+        Some(_) => return Err(file.invalid(format!("{key} is not a boolean"))),
+    };
+    if !wanted {
+        return Ok(None);
+    }
+    let key = "tokenizer.ggml.bos_token_id";
+    match token_id(file, tokens, key)? {
+        Some(id) => Ok(Some(id)),
+        None => Err(file.invalid(format!("{key} is absent, and every prompt begins with it"))),
+    }
+}
+
+fn token_id(
+    file: &GgufFile,
+    tokens: &TokenTable<'_>,
+    key: &str,
+) -> Result<Option<TokenId>, LoadError> {
+    if file.metadata(key).is_none() {
+        return Ok(None);
+    }
+    let id = file.count(key)?;
+    match TokenId::try_from(id) {
+        Ok(token) if id < tokens.len() => Ok(Some(token)),
+        _ => Err(file.invalid(format!(
+            "{key} is {id}, the tokenizer has {} tokens",
+            tokens.len()
+        ))),
+    }
+}
+
+fn chat_template(file: &GgufFile) -> Result<String, LoadError> {
+    let key = "tokenizer.chat_template";
+    match file.metadata(key) {
+        None => Ok(String::new()),
+        Some(_) => file.string(key).map(str::to_owned),
     }
 }
