@@ -1,0 +1,183 @@
+//! The one task that owns the scheduler: hands it what happens, does what it says. Waits for
+//! nobody: what a worker or a client does not take at once is that worker's or client's problem.
+
+mod client;
+
+pub(crate) use client::Admission;
+
+use crate::links::{LinkEvent, Session};
+use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, WorkerId};
+use client::{ClientEvent, Clients};
+use proto::v1::{DraftCommand, TargetCommand};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// At most so much is taken in before the scheduler says what to do about it.
+const EVENTS_PER_TURN: usize = 256;
+
+/// Runs the requests that come through `admissions`.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    scheduler: Scheduler,
+    clients: Clients,
+    target: Option<Session<TargetCommand>>,
+    drafts: Vec<Option<Session<DraftCommand>>>,
+    events: mpsc::Receiver<LinkEvent>,
+    admissions: mpsc::Receiver<Admission>,
+    last_id: SequenceId,
+}
+
+impl Driver {
+    /// A driver over links that report to `events`; `draft_workers` of them are to draft workers.
+    pub(crate) fn new(
+        patience: Patience,
+        draft_workers: usize,
+        events: mpsc::Receiver<LinkEvent>,
+        admissions: mpsc::Receiver<Admission>,
+    ) -> Self {
+        Self {
+            scheduler: Scheduler::new(patience, draft_workers),
+            clients: Clients::default(),
+            target: None,
+            drafts: (0..draft_workers).map(|_| None).collect(),
+            events,
+            admissions,
+            last_id: 0,
+        }
+    }
+
+    /// Runs until nobody can ask for anything any more.
+    pub(crate) async fn run(mut self) {
+        loop {
+            let now = Instant::now();
+            let deadline = self
+                .scheduler
+                .deadline(now.into_std())
+                .map(Instant::from_std);
+            tokio::select! {
+                Some(event) = self.events.recv() => self.link_event(event),
+                admission = self.admissions.recv() => match admission {
+                    Some(admission) => self.admit(admission),
+                    None => break,
+                },
+                Some(event) = self.clients.next() => self.client_event(event),
+                () = tokio::time::sleep_until(deadline.unwrap_or(now)), if deadline.is_some() => {}
+            }
+            // All that is at hand goes into one round.
+            for _ in 0..EVENTS_PER_TURN {
+                match self.events.try_recv() {
+                    Ok(event) => self.link_event(event),
+                    Err(_) => break,
+                }
+            }
+            self.act();
+        }
+        tracing::debug!(
+            stale_messages = self.scheduler.stale_messages(),
+            "driver ends"
+        );
+    }
+
+    fn handle(&mut self, event: Event) {
+        self.scheduler.handle(event, Instant::now().into_std());
+    }
+
+    fn admit(&mut self, admission: Admission) {
+        self.last_id += 1;
+        let id = self.last_id;
+        let request = self.clients.add(id, admission);
+        self.handle(Event::Admit(id, request));
+    }
+
+    fn client_event(&mut self, event: ClientEvent) {
+        match event {
+            ClientEvent::Gone(id) => {
+                self.clients.remove(id);
+                self.handle(Event::ClientGone(id));
+            }
+            ClientEvent::Room(id) => {
+                if self.clients.room(id) {
+                    self.handle(Event::ClientReady(id));
+                }
+            }
+            ClientEvent::Served => {}
+        }
+    }
+
+    fn link_event(&mut self, event: LinkEvent) {
+        let event = match event {
+            LinkEvent::TargetUp {
+                session,
+                limits,
+                replaced,
+            } => {
+                self.target = Some(session);
+                Event::TargetUp { limits, replaced }
+            }
+            LinkEvent::TargetDown => {
+                self.target = None;
+                Event::TargetDown
+            }
+            LinkEvent::Target(event) => Event::Target(event),
+            LinkEvent::DraftUp(worker, session, limits) => {
+                self.drafts[worker] = Some(session);
+                Event::DraftUp(worker, limits)
+            }
+            LinkEvent::DraftDown(worker) => {
+                self.drafts[worker] = None;
+                Event::DraftDown(worker)
+            }
+            LinkEvent::Draft(worker, event) => Event::Draft(worker, event),
+        };
+        self.handle(event);
+    }
+
+    /// Does what is to be done, until there is nothing more.
+    fn act(&mut self) {
+        loop {
+            let actions = self.scheduler.advance(Instant::now().into_std());
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions {
+                self.perform(action);
+            }
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::SendTarget(command) => self.send_target(command),
+            Action::ResetTarget => {
+                if let Some(session) = self.target.take() {
+                    session.reset();
+                }
+            }
+            Action::SendDraft(worker, command) => self.send_draft(worker, command),
+            Action::Deliver(id, delta) => {
+                if !self.clients.deliver(id, delta) {
+                    self.handle(Event::ClientFull(id));
+                }
+            }
+            Action::Finish(id, summary) => self.clients.finish(id, summary),
+            Action::Fail(id, error) => self.clients.fail(id, error),
+        }
+    }
+
+    /// A target that lets commands pile up is lost: its link will say so, the scheduler hears it now.
+    fn send_target(&mut self, command: TargetCommand) {
+        if let Some(session) = self.target.take_if(|session| !session.send(command)) {
+            tracing::warn!("target takes no commands");
+            session.reset();
+            self.handle(Event::TargetDown);
+        }
+    }
+
+    fn send_draft(&mut self, worker: WorkerId, command: DraftCommand) {
+        if let Some(session) = self.drafts[worker].take_if(|session| !session.send(command)) {
+            tracing::warn!(worker, "draft worker takes no commands");
+            session.reset();
+            self.handle(Event::DraftDown(worker));
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The connection to one draft worker.
+
+use super::{
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, ServedModel, Session, TOKENIZER_DEADLINE, call,
+    collect, relay, tokenizers::first_difference,
+};
+use crate::model::{self, Model};
+use crate::scheduler::{DraftLimits, WorkerId};
+use proto::v1::{
+    DescribeRequest, GetTokenizerRequest, ModelDescription, draft_client::DraftClient,
+};
+use service::server::MAX_MESSAGE_BYTES;
+use service::{CancellationToken, Class, Error};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Channel;
+
+/// A worker whose tokenizer is not the target's is asked again after this.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+
+/// Keeps a draft worker connected, as long as it has the target's tokenizer.
+#[derive(Debug)]
+pub(crate) struct DraftLink {
+    worker: WorkerId,
+    url: String,
+    client: DraftClient<Channel>,
+    served: ServedModel,
+    events: mpsc::Sender<LinkEvent>,
+}
+
+impl DraftLink {
+    /// A link to `url`, not connected yet.
+    ///
+    /// # Errors
+    /// [`Class::Invalid`] where `url` is not a valid address.
+    pub(crate) fn new(
+        worker: WorkerId,
+        url: String,
+        served: ServedModel,
+        events: mpsc::Sender<LinkEvent>,
+    ) -> Result<Self, Error> {
+        let client = DraftClient::new(service::client::channel(&url)?)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        Ok(Self {
+            worker,
+            url,
+            client,
+            served,
+            events,
+        })
+    }
+
+    /// Connects, again and again. Ends with the driver.
+    pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        while !self.events.is_closed() {
+            let Some(target) = self.target().await else {
+                return;
+            };
+            let Err(error) = self.connected(&target, &mut backoff).await else {
+                return;
+            };
+            self.pause(&target, &error, &mut backoff).await;
+        }
+    }
+
+    /// The model that the target serves. `None` where nobody will ever say.
+    async fn target(&mut self) -> Option<Arc<Model>> {
+        self.served.wait_for(Option::is_some).await.ok()?.clone()
+    }
+
+    /// One connection, from its beginning to its end. `Ok` where the driver has ended.
+    async fn connected(&mut self, target: &Model, backoff: &mut Backoff) -> Result<(), Error> {
+        let description = call(CALL_DEADLINE, self.client.describe(DescribeRequest {})).await?;
+        let description = description.into_inner();
+        self.check_tokenizer(target, &description).await?;
+        let (commands, outgoing) = mpsc::channel(COMMANDS);
+        let proposing = self.client.propose(ReceiverStream::new(outgoing));
+        let incoming = call(CALL_DEADLINE, proposing).await?.into_inner();
+
+        let worker = self.worker;
+        let reset = CancellationToken::new();
+        let session = Session {
+            commands,
+            reset: reset.clone(),
+        };
+        let limits = DraftLimits {
+            max_sequences: description.max_sequences as usize,
+            max_draft_tokens: description.max_draft_tokens as usize,
+            context_length: description.context_length as usize,
+            tokenizer_size: target.tokenizer_size,
+        };
+        if self
+            .events
+            .send(LinkEvent::DraftUp(worker, session, limits))
+            .await
+            .is_err()
+        {
+            return Ok(());
+        }
+        tracing::info!(
+            worker,
+            url = self.url,
+            model = description.model_id,
+            device = description.device,
+            "draft worker usable"
+        );
+        backoff.reset();
+        let error = tokio::select! {
+            error = relay(incoming, &reset, &self.events, |event| LinkEvent::Draft(worker, event)) => error,
+            error = replaced(&mut self.served, target) => error,
+        };
+        match self.events.send(LinkEvent::DraftDown(worker)).await {
+            Ok(()) => Err(error),
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn check_tokenizer(
+        &mut self,
+        target: &Model,
+        description: &ModelDescription,
+    ) -> Result<(), Error> {
+        if description.tokenizer_fingerprint == target.tokenizer_fingerprint
+            && description.tokenizer_size == target.tokenizer_size
+        {
+            return Ok(());
+        }
+        let json = call(TOKENIZER_DEADLINE, async {
+            let chunks = self.client.get_tokenizer(GetTokenizerRequest {}).await?;
+            collect(chunks.into_inner()).await
+        })
+        .await?;
+        let draft = tokio::task::spawn_blocking(move || model::read_tokenizer(&json))
+            .await
+            .map_err(|error| Error::new(Class::Internal, error.to_string()))??;
+        let difference = first_difference(&target.tokenizer, &draft, target.tokenizer_size)
+            .unwrap_or_else(|| "the tokenizers differ in which tokens are special".to_owned());
+        Err(Error::new(Class::Mismatch, difference))
+    }
+
+    async fn pause(&mut self, target: &Model, error: &Error, backoff: &mut Backoff) {
+        let (worker, url) = (self.worker, &self.url);
+        if error.class == Class::Mismatch {
+            tracing::error!(worker, url, "draft worker refused: {error}");
+            let _ = tokio::time::timeout(REFUSED_PAUSE, replaced(&mut self.served, target)).await;
+            return;
+        }
+        if backoff.is_first() {
+            tracing::warn!(worker, url, %error, "draft worker not connected");
+        } else {
+            tracing::debug!(worker, url, %error, "draft worker still not connected");
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+/// Ends when the target serves a model with another tokenizer than `target`, which makes what was
+/// found out about the draft's void.
+async fn replaced(served: &mut ServedModel, target: &Model) -> Error {
+    let differs = |model: &Option<Arc<Model>>| {
+        model
+            .as_ref()
+            .is_some_and(|model| model.tokenizer_fingerprint != target.tokenizer_fingerprint)
+    };
+    let ended = served.wait_for(differs).await.is_err();
+    if ended {
+        // The target's task has ended, so nothing will change any more.
+        std::future::pending::<()>().await;
+    }
+    Error::new(Class::Unavailable, "the target serves another model now")
+}

@@ -1,0 +1,175 @@
+//! The connections to workers. Each has a task that connects, checks what is served, holds the one
+//! long stream, and connects again when it is lost. Decides nothing about sequences.
+
+mod draft;
+mod target;
+mod tokenizers;
+
+pub(crate) use draft::DraftLink;
+pub(crate) use target::TargetLink;
+
+use crate::model::Model;
+use crate::scheduler::{DraftLimits, TargetLimits, WorkerId};
+use proto::v1::{DraftCommand, DraftEvent, TargetCommand, TargetEvent, TokenizerChunk};
+use service::{CancellationToken, Class, Error};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tonic::{Status, Streaming};
+
+/// The served model, while the target is connected.
+pub(crate) type ServedModel = watch::Receiver<Option<Arc<Model>>>;
+
+/// What links tell the driver. Of one link: in order.
+#[derive(Debug)]
+pub(crate) enum LinkEvent {
+    /// The target is connected.
+    TargetUp {
+        /// Where commands go.
+        session: Session<TargetCommand>,
+        /// What it takes.
+        limits: TargetLimits,
+        /// True where it serves another model than before.
+        replaced: bool,
+    },
+    /// The target is lost.
+    TargetDown,
+    /// The target says something.
+    Target(TargetEvent),
+    /// A draft worker is connected, and its tokenizer is the target's.
+    DraftUp(WorkerId, Session<DraftCommand>, DraftLimits),
+    /// A draft worker is lost.
+    DraftDown(WorkerId),
+    /// A draft worker says something.
+    Draft(WorkerId, DraftEvent),
+}
+
+/// One connection's outgoing half.
+#[derive(Debug)]
+pub(crate) struct Session<C> {
+    commands: mpsc::Sender<C>,
+    reset: CancellationToken,
+}
+
+impl<C> Session<C> {
+    /// Sends `command` without waiting. False where the worker does not keep up or is gone.
+    pub(crate) fn send(&self, command: C) -> bool {
+        self.commands.try_send(command).is_ok()
+    }
+
+    /// Gives the connection up.
+    pub(crate) fn reset(&self) {
+        self.reset.cancel();
+    }
+}
+
+/// Commands that wait for a connection to take them. One that lets so many pile up is lost.
+const COMMANDS: usize = 1024;
+
+/// How long a worker may take to say what it serves, or to take a stream.
+const CALL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long a tokenizer may take to arrive.
+const TOKENIZER_DEADLINE: Duration = Duration::from_secs(60);
+
+/// More than any tokenizer has.
+const MAX_TOKENIZER_BYTES: usize = 256 * 1024 * 1024;
+
+/// A call to a worker, under a deadline.
+async fn call<T>(
+    deadline: Duration,
+    answer: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(deadline, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(status)) => Err(lost(&status)),
+        Err(_) => Err(Error::new(
+            Class::Deadline,
+            "the worker did not answer in time",
+        )),
+    }
+}
+
+fn lost(status: &Status) -> Error {
+    let message = format!("{}: {}", status.code(), status.message());
+    Error::new(Class::Unavailable, message)
+}
+
+async fn collect(mut chunks: Streaming<TokenizerChunk>) -> Result<Vec<u8>, Status> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = chunks.message().await? {
+        if bytes.len() + chunk.data.len() > MAX_TOKENIZER_BYTES {
+            return Err(Status::out_of_range("the tokenizer is too large"));
+        }
+        bytes.extend_from_slice(&chunk.data);
+    }
+    Ok(bytes)
+}
+
+/// Passes a worker's events on until its stream ends, and says why it did.
+async fn relay<E>(
+    mut incoming: Streaming<E>,
+    reset: &CancellationToken,
+    events: &mpsc::Sender<LinkEvent>,
+    wrap: impl Fn(E) -> LinkEvent,
+) -> Error {
+    loop {
+        let message = tokio::select! {
+            message = incoming.message() => message,
+            () = reset.cancelled() => {
+                return Error::new(Class::Unavailable, "the connection was given up");
+            }
+        };
+        match message {
+            Ok(Some(event)) => {
+                if events.send(wrap(event)).await.is_err() {
+                    return Error::new(Class::Internal, "the driver has ended");
+                }
+            }
+            Ok(None) => return Error::new(Class::Unavailable, "the worker ended the stream"),
+            Err(status) => return lost(&status),
+        }
+    }
+}
+
+/// The pauses between attempts to connect: longer each time, and never the same for two.
+#[derive(Debug, Default)]
+struct Backoff {
+    attempts: u32,
+}
+
+impl Backoff {
+    const FIRST: Duration = Duration::from_millis(50);
+    const LONGEST: Duration = Duration::from_secs(2);
+
+    fn reset(&mut self) {
+        self.attempts = 0;
+    }
+
+    /// True for the first attempt after a success: worth a louder message than the others.
+    fn is_first(&self) -> bool {
+        self.attempts == 0
+    }
+
+    fn next(&mut self) -> Duration {
+        let pause = (Self::FIRST * (1 << self.attempts.min(10))).min(Self::LONGEST);
+        self.attempts += 1;
+        pause.mul_f64(rand::random_range(0.5..=1.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_their_limit_and_begin_again_after_a_success() {
+        let mut backoff = Backoff::default();
+        let pauses: Vec<_> = (0..100).map(|_| backoff.next()).collect();
+        assert!(pauses[0] <= Backoff::FIRST);
+        assert!(pauses[99] >= Backoff::LONGEST / 2);
+        assert!(pauses.iter().all(|pause| *pause <= Backoff::LONGEST));
+        backoff.reset();
+        assert!(backoff.is_first() && backoff.next() <= Backoff::FIRST);
+    }
+}

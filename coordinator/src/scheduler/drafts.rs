@@ -1,0 +1,331 @@
+//! The scheduler's half that deals with draft workers: who drafts for whom, and what is waited for.
+//!
+//! Nothing here can hold a sequence up for longer than the draft patience, and nothing that a draft
+//! worker says reaches a text: its tokens are proposals, no more.
+
+use super::sequence::{AtTarget, Seat};
+use super::{Scheduler, SequenceId, WorkerId};
+use proto::v1::{CloseReason, Closed, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal};
+use speculation::TokenId;
+use std::time::{Duration, Instant};
+
+/// How often draft workers may lose one sequence before it goes on without them.
+const MAX_LOSSES: u32 = 3;
+
+/// After this many proposals of one worker, earlier losses are forgiven.
+const FORGIVEN_AFTER: u32 = 16;
+
+/// How long a worker that had no room is left alone.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a draft worker takes, and what the target understands of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DraftLimits {
+    /// Sequences at once.
+    pub(crate) max_sequences: usize,
+    /// Tokens in one proposal.
+    pub(crate) max_draft_tokens: usize,
+    /// The longest sequence, in tokens.
+    pub(crate) context_length: usize,
+    /// Token ids below this exist at the target.
+    pub(crate) tokenizer_size: TokenId,
+}
+
+/// What is known of a draft worker.
+#[derive(Debug, Default)]
+pub(super) struct DraftWorker {
+    /// Set while it is connected.
+    limits: Option<DraftLimits>,
+    /// Our sequences there.
+    seats: usize,
+    /// All coordinators' sequences there, as it said last.
+    load: usize,
+    /// It let a deadline pass and has said nothing since.
+    late: bool,
+    /// It had no room; left alone until then.
+    full_until: Option<Instant>,
+}
+
+impl DraftWorker {
+    /// True where it can take a sequence of `len` tokens. One that is late gets a single sequence,
+    /// to find out when it is back.
+    fn is_usable(&self, len: usize, now: Instant) -> bool {
+        self.limits.is_some_and(|limits| {
+            len < limits.context_length
+                && self.seats.max(self.load) < limits.max_sequences
+                && self.full_until.is_none_or(|until| until <= now)
+                && (!self.late || self.seats == 0)
+        })
+    }
+}
+
+impl Scheduler {
+    pub(super) fn draft_up(&mut self, worker: WorkerId, limits: DraftLimits) {
+        self.draft_down(worker);
+        self.drafts[worker].limits = Some(limits);
+    }
+
+    pub(super) fn draft_down(&mut self, worker: WorkerId) {
+        self.drafts[worker] = DraftWorker::default();
+        self.frames.forget(worker);
+        for sequence in self.sequences.values_mut() {
+            if sequence
+                .seat
+                .take_if(|seat| seat.worker == worker)
+                .is_some()
+            {
+                sequence.seat_losses += 1;
+            }
+        }
+    }
+
+    pub(super) fn draft_event(&mut self, worker: WorkerId, event: DraftEvent, now: Instant) {
+        let state = &mut self.drafts[worker];
+        if state.limits.is_none() {
+            self.stale += 1;
+            return;
+        }
+        if std::mem::take(&mut state.late) {
+            tracing::info!(worker, "draft worker answers again");
+        }
+        if let Some(load) = event.load {
+            state.load = load.active_sequences as usize;
+        }
+        for closed in event.closed {
+            self.draft_closed(worker, &closed, now);
+        }
+        for opened in event.opened {
+            self.draft_opened(worker, opened, now);
+        }
+        for proposal in event.proposals {
+            self.proposal(worker, proposal);
+        }
+    }
+
+    fn draft_closed(&mut self, worker: WorkerId, closed: &Closed, now: Instant) {
+        if self.seat(worker, closed.sequence, closed.epoch).is_none() {
+            // The answer to our own close is no surprise.
+            self.stale += u64::from(closed.reason() != CloseReason::Requested);
+            return;
+        }
+        tracing::debug!(worker, sequence = closed.sequence, reason = ?closed.reason(), detail = closed.detail, "sequence lost at a draft worker");
+        if closed.reason() == CloseReason::Overloaded {
+            self.drafts[worker].full_until = Some(now + FULL_PAUSE);
+        }
+        self.drafts[worker].seats -= 1;
+        if let Some(sequence) = self.sequences.get_mut(&closed.sequence) {
+            sequence.seat = None;
+            sequence.seat_losses += 1;
+        }
+    }
+
+    fn draft_opened(&mut self, worker: WorkerId, opened: DraftOpened, now: Instant) {
+        let id = opened.sequence;
+        match self
+            .seat(worker, id, opened.epoch)
+            .filter(|seat| !seat.opened)
+        {
+            Some(seat) => seat.opened = true,
+            None => {
+                self.stale += 1;
+                return;
+            }
+        }
+        // What is being verified at the moment is sent with its verdict.
+        if self
+            .sequences
+            .get(&id)
+            .is_some_and(|sequence| sequence.at_target == AtTarget::Idle)
+        {
+            self.sync_draft(id, now);
+        }
+    }
+
+    fn proposal(&mut self, worker: WorkerId, mut proposal: Proposal) {
+        let id = proposal.sequence;
+        let (len, at_target) = match self.sequences.get(&id) {
+            Some(sequence) => (sequence.base_len(), sequence.at_target),
+            None => (0, AtTarget::Verifying),
+        };
+        let size = self.drafts[worker]
+            .limits
+            .map_or(0, |limits| limits.tokenizer_size);
+        match self.seat(worker, id, proposal.epoch) {
+            Some(seat) if proposal.base_len == len => seat.waiting = None,
+            _ => {
+                self.stale += 1;
+                return;
+            }
+        }
+        if at_target != AtTarget::Idle {
+            self.stale += 1;
+            return;
+        }
+        // The target closes a sequence that names ids it does not know.
+        let known = proposal
+            .draft_ids
+            .iter()
+            .take_while(|token| **token < size)
+            .count();
+        proposal.draft_ids.truncate(known);
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            sequence.proposal = proposal.draft_ids;
+        }
+    }
+
+    /// A sequence's seat, where it is this one.
+    fn seat(&mut self, worker: WorkerId, id: SequenceId, epoch: u32) -> Option<&mut Seat> {
+        let seat = self.sequences.get_mut(&id)?.seat.as_mut()?;
+        (seat.worker == worker && seat.epoch == epoch).then_some(seat)
+    }
+
+    /// Brings the draft up to what is committed and asks for a proposal after it, where one is of
+    /// use; finds a draft worker where the sequence has none.
+    pub(super) fn sync_draft(&mut self, id: SequenceId, now: Instant) {
+        let Some(sequence) = self
+            .sequences
+            .get(&id)
+            .filter(|sequence| sequence.draft_len() > 0)
+        else {
+            return;
+        };
+        let len = sequence.committed.len();
+        match &sequence.seat {
+            None if sequence.seat_losses <= MAX_LOSSES => self.take_seat(id, now),
+            Some(seat) if self.drafts[seat.worker].late => {
+                // Its cache there is worth nothing while another worker would answer.
+                let other = self.choose(len, now);
+                if other.is_some_and(|other| !self.drafts[other].late) {
+                    self.leave_draft(id);
+                    self.take_seat(id, now);
+                }
+            }
+            Some(seat) if seat.opened && seat.sent < len => self.send_commit(id, now),
+            _ => {}
+        }
+    }
+
+    fn send_commit(&mut self, id: SequenceId, now: Instant) {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        let want = sequence.draft_len();
+        let Some(seat) = &mut sequence.seat else {
+            return;
+        };
+        let limits = self.drafts[seat.worker].limits;
+        let want = limits.map_or(0, |limits| {
+            let room = limits
+                .context_length
+                .saturating_sub(sequence.committed.len());
+            want.min(limits.max_draft_tokens).min(room)
+        });
+        if want == 0 {
+            return;
+        }
+        let commit = DraftCommit {
+            sequence: id,
+            epoch: seat.epoch,
+            base_len: seat.sent as u32,
+            token_ids: sequence.committed.tokens()[seat.sent..].to_vec(),
+            want: want as u32,
+        };
+        seat.sent = sequence.committed.len();
+        seat.waiting = Some(now);
+        if seat.proposals >= FORGIVEN_AFTER {
+            sequence.seat_losses = 0;
+        }
+        self.frames.commit(seat.worker, commit);
+    }
+
+    /// Opens the sequence at the usable worker that has the fewest of ours.
+    fn take_seat(&mut self, id: SequenceId, now: Instant) {
+        let Some(len) = self
+            .sequences
+            .get(&id)
+            .map(|sequence| sequence.committed.len())
+        else {
+            return;
+        };
+        let (Some(worker), Some(sequence)) = (self.choose(len, now), self.sequences.get_mut(&id))
+        else {
+            return;
+        };
+        self.drafts[worker].seats += 1;
+        sequence.seat_epoch += 1;
+        sequence.seat = Some(Seat {
+            worker,
+            epoch: sequence.seat_epoch,
+            opened: false,
+            sent: len,
+            waiting: None,
+            proposals: 0,
+        });
+        let open = DraftOpen {
+            sequence: id,
+            epoch: sequence.seat_epoch,
+            token_ids: sequence.committed.tokens().to_vec(),
+            sampling: Some(sequence.sampling),
+            key: Some(sequence.key),
+        };
+        self.frames.open(worker, open);
+    }
+
+    fn choose(&self, len: usize, now: Instant) -> Option<WorkerId> {
+        let usable = self
+            .drafts
+            .iter()
+            .enumerate()
+            .filter(|(_, worker)| worker.is_usable(len, now));
+        usable
+            .min_by_key(|(_, worker)| (worker.late, worker.seats))
+            .map(|(id, _)| id)
+    }
+
+    /// Gives up a sequence's seat, if it has one.
+    pub(super) fn leave_draft(&mut self, id: SequenceId) {
+        let seat = self
+            .sequences
+            .get_mut(&id)
+            .and_then(|sequence| sequence.seat.take());
+        if let Some(seat) = seat {
+            self.drafts[seat.worker].seats -= 1;
+            self.frames.close(seat.worker, id);
+        }
+    }
+
+    /// Stops waiting for workers that let a deadline pass.
+    pub(super) fn check_drafts(&mut self, now: Instant) {
+        for worker in 0..self.drafts.len() {
+            let mut waiting = self.sequences.values_mut().filter_map(|sequence| {
+                let seat = sequence
+                    .seat
+                    .as_mut()
+                    .filter(|seat| seat.worker == worker)?;
+                Some(&mut seat.waiting)
+            });
+            let patience = self.patience.draft;
+            if !waiting.any(|since| since.is_some_and(|since| since + patience <= now)) {
+                continue;
+            }
+            tracing::warn!(
+                worker,
+                "draft worker is late: going on without it until it answers"
+            );
+            self.drafts[worker].late = true;
+            for sequence in self.sequences.values_mut() {
+                if let Some(seat) = sequence.seat.as_mut().filter(|seat| seat.worker == worker) {
+                    seat.waiting = None;
+                }
+            }
+        }
+    }
+
+    pub(super) fn draft_deadline(&self) -> Option<Instant> {
+        let waiting = self
+            .sequences
+            .values()
+            .filter_map(|sequence| sequence.seat.as_ref()?.waiting);
+        waiting.min().map(|since| since + self.patience.draft)
+    }
+}

@@ -1,0 +1,235 @@
+//! Decides what every sequence does next: a state machine without IO, tasks or clock.
+//!
+//! [`Scheduler::handle`] takes what happened, [`Scheduler::advance`] returns what to do about it.
+//! The committed tokens here are the only truth; what workers hold is a cache of them. Every message
+//! from a worker is checked against (sequence, epoch, base length) and dropped where it is stale, so
+//! no order, loss or repetition of messages can change a text.
+
+mod drafts;
+mod frames;
+mod sequence;
+#[cfg(test)]
+mod simulation;
+mod target;
+
+use crate::commit::{Delta, FinishReason};
+use crate::request::ValidRequest;
+use drafts::DraftWorker;
+use frames::DraftFrames;
+use proto::v1;
+use sequence::Sequence;
+use service::{Class, Error};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use target::TargetState;
+
+pub(crate) use drafts::DraftLimits;
+pub(crate) use sequence::Stats;
+pub(crate) use target::TargetLimits;
+
+/// Numbers the coordinator's sequences, never twice.
+pub(crate) type SequenceId = u64;
+
+/// A draft worker: its place in the configuration.
+pub(crate) type WorkerId = usize;
+
+/// How long the scheduler waits for others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// For a proposal.
+    pub(crate) draft: Duration,
+    /// For the target: a step's verdicts, an opened sequence, its return after a loss.
+    pub(crate) target: Duration,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A request is to run.
+    Admit(SequenceId, ValidRequest),
+    /// Its client left.
+    ClientGone(SequenceId),
+    /// Its client does not take what it has: no new rounds for it.
+    ClientFull(SequenceId),
+    /// Its client has room again.
+    ClientReady(SequenceId),
+    /// The target is connected, with no sequences.
+    TargetUp {
+        /// What it takes.
+        limits: TargetLimits,
+        /// True where it serves another model than the target before it: what was begun cannot be
+        /// continued.
+        replaced: bool,
+    },
+    /// The target is lost, and with it what it held.
+    TargetDown,
+    /// The target says something.
+    Target(v1::TargetEvent),
+    /// A draft worker is connected, with no sequences.
+    DraftUp(WorkerId, DraftLimits),
+    /// A draft worker is lost, and with it what it held.
+    DraftDown(WorkerId),
+    /// A draft worker says something.
+    Draft(WorkerId, v1::DraftEvent),
+}
+
+/// What to do.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Send this to the target.
+    SendTarget(v1::TargetCommand),
+    /// The target hangs: give the connection up. The scheduler has taken it for lost already.
+    ResetTarget,
+    /// Send this to a draft worker.
+    SendDraft(WorkerId, v1::DraftCommand),
+    /// Hand committed tokens to the client.
+    Deliver(SequenceId, Delta),
+    /// The text is complete; nothing follows.
+    Finish(SequenceId, Summary),
+    /// The text cannot be completed; nothing follows.
+    Fail(SequenceId, Error),
+}
+
+/// How a text ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Summary {
+    /// Why.
+    pub(crate) reason: FinishReason,
+    /// Tokens of the prompt.
+    pub(crate) prompt_tokens: usize,
+    /// Tokens delivered.
+    pub(crate) completion_tokens: usize,
+    /// What speculation did.
+    pub(crate) stats: Stats,
+}
+
+/// The state of all sequences and of the workers, as far as decisions need it.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    patience: Patience,
+    sequences: BTreeMap<SequenceId, Sequence>,
+    target: TargetState,
+    drafts: Vec<DraftWorker>,
+    frames: DraftFrames,
+    actions: Vec<Action>,
+    stale: u64,
+}
+
+impl Scheduler {
+    /// No sequences, no target yet, and `draft_workers` workers that are not connected yet.
+    pub(crate) fn new(patience: Patience, draft_workers: usize) -> Self {
+        Self {
+            patience,
+            sequences: BTreeMap::new(),
+            target: TargetState::default(),
+            drafts: (0..draft_workers).map(|_| DraftWorker::default()).collect(),
+            frames: DraftFrames::new(draft_workers),
+            actions: Vec::new(),
+            stale: 0,
+        }
+    }
+
+    /// Takes in what happened at `now`. [`Self::advance`] must follow, after one event or several.
+    pub(crate) fn handle(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Admit(id, request) => self.admit(id, request, now),
+            Event::ClientGone(id) => drop(self.release(id)),
+            Event::ClientFull(id) => self.block(id, true),
+            Event::ClientReady(id) => self.block(id, false),
+            Event::TargetUp { limits, replaced } => self.target_up(limits, replaced, now),
+            Event::TargetDown => self.target_down(now),
+            Event::Target(event) => self.target_event(event, now),
+            Event::DraftUp(worker, limits) => self.draft_up(worker, limits),
+            Event::DraftDown(worker) => self.draft_down(worker),
+            Event::Draft(worker, event) => self.draft_event(worker, event, now),
+        }
+    }
+
+    /// What is to be done at `now`, in this order.
+    pub(crate) fn advance(&mut self, now: Instant) -> Vec<Action> {
+        self.check_drafts(now);
+        self.check_target(now);
+        self.open_at_target(now);
+        self.verify_ready(now);
+        let mut actions = std::mem::take(&mut self.actions);
+        actions.extend(
+            self.frames
+                .take()
+                .map(|(worker, command)| Action::SendDraft(worker, command)),
+        );
+        actions
+    }
+
+    /// When [`Self::advance`] has something to do even if nothing happens until then, as seen at
+    /// `now`.
+    pub(crate) fn deadline(&self, now: Instant) -> Option<Instant> {
+        [self.draft_deadline(), self.target_deadline(now)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// How many messages were dropped because what they speak of had passed.
+    pub(crate) fn stale_messages(&self) -> u64 {
+        self.stale
+    }
+
+    fn admit(&mut self, id: SequenceId, request: ValidRequest, now: Instant) {
+        if self.sequences.is_empty() {
+            self.target.restart_stall(now);
+        }
+        self.sequences.insert(id, Sequence::new(request, now));
+        // The draft prefills beside the target.
+        self.sync_draft(id, now);
+    }
+
+    fn block(&mut self, id: SequenceId, blocked: bool) {
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            sequence.blocked = blocked;
+        }
+    }
+
+    /// Delivers what was committed and goes on, or ends the sequence.
+    fn deliver(&mut self, id: SequenceId, delta: Delta, now: Instant) {
+        let finish = delta.finish;
+        self.actions.push(Action::Deliver(id, delta));
+        match finish {
+            None => self.sync_draft(id, now),
+            Some(reason) => {
+                if let Some(sequence) = self.release(id) {
+                    let summary = Summary {
+                        reason,
+                        prompt_tokens: sequence.committed.prompt_len(),
+                        completion_tokens: sequence.committed.generated(),
+                        stats: sequence.stats,
+                    };
+                    self.actions.push(Action::Finish(id, summary));
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, id: SequenceId, class: Class, message: impl Into<String>) {
+        if self.release(id).is_some() {
+            let error = Error::new(class, message);
+            self.actions.push(Action::Fail(id, error));
+        }
+    }
+
+    fn fail_all(&mut self, class: &Class, message: &str) {
+        for id in self.ids() {
+            self.fail(id, class.clone(), message);
+        }
+    }
+
+    /// Frees a sequence everywhere.
+    fn release(&mut self, id: SequenceId) -> Option<Sequence> {
+        self.close_at_target(id);
+        self.leave_draft(id);
+        self.sequences.remove(&id)
+    }
+
+    fn ids(&self) -> Vec<SequenceId> {
+        self.sequences.keys().copied().collect()
+    }
+}
