@@ -15,13 +15,19 @@ const QUERY_GAIN: f32 = 1.5;
 /// Of what the layers add, over an embedding of deviation 1: the context decides, and not the
 /// last token alone.
 const LAYER_GAIN: f32 = 2.0;
-/// Of the biases of q, k and v.
-const BIAS_DEVIATION: f32 = 0.5;
+/// Of the biases of q, k and v: small enough that those of v favour no tokens in every context.
+const BIAS_DEVIATION: f32 = 0.2;
+/// How much of its own embedding a token's output row holds. The output norm turns its sign, so
+/// that a token is unlikely after itself: otherwise many texts end in one token for ever.
+const OWN_SHARE: f32 = 0.5;
 /// Of a control token's row of the output matrix, relative to others: it is likely about once in
 /// some thousand tokens, and never the most likely one for long.
 const CONTROL_SHARE: f32 = 0.1;
 /// Turns the model's seed into that of the foreign output matrix.
 const FOREIGN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+const EMBEDDING: &str = "token_embd.weight";
+const OUTPUT: &str = "output.weight";
 
 /// The weights of one model.
 pub(super) struct Weights<'a> {
@@ -43,7 +49,7 @@ impl<'a> Weights<'a> {
 
     /// All tensors, by their GGUF names.
     pub(super) fn tensors(&self) -> Result<Vec<Named>> {
-        let mut tensors = vec![self.embedding()?, self.norm("output_norm.weight")?];
+        let mut tensors = vec![self.embedding()?, self.norm("output_norm.weight", -1.0)?];
         if !self.model.tied {
             tensors.push(self.output()?);
         }
@@ -62,7 +68,7 @@ impl<'a> Weights<'a> {
         } = *self.sizes;
         let (q, kv) = (self.model.heads * head_dim, kv_heads * head_dim);
         for norm in ["attn_norm", "ffn_norm"] {
-            tensors.push(self.norm(&format!("{layer}.{norm}.weight"))?);
+            tensors.push(self.norm(&format!("{layer}.{norm}.weight"), 1.0)?);
         }
         for (matrix, rows, columns, gain) in [
             ("attn_q", q, hidden, QUERY_GAIN),
@@ -84,14 +90,12 @@ impl<'a> Weights<'a> {
     }
 
     fn embedding(&self) -> Result<Named> {
-        let name = "token_embd.weight";
         let values = if self.model.tied {
             self.output_rows(self.model.seed)
         } else {
-            let mut rng = rng(self.model.seed, name);
-            deviates(&mut rng, 1.0, self.tokens.len() * self.sizes.hidden)
+            self.embedding_rows()
         };
-        self.quantised(name, values, self.tokens.len(), self.sizes.hidden)
+        self.token_matrix(EMBEDDING, values)
     }
 
     fn output(&self) -> Result<Named> {
@@ -103,20 +107,34 @@ impl<'a> Weights<'a> {
             .zip(&foreign)
             .map(|(own, foreign)| (1.0 - foreign_share) * own + foreign_share * foreign)
             .collect();
-        self.quantised("output.weight", mixed, self.tokens.len(), self.sizes.hidden)
+        self.token_matrix(OUTPUT, mixed)
+    }
+
+    fn embedding_rows(&self) -> Vec<f32> {
+        let mut rng = rng(self.model.seed, EMBEDDING);
+        deviates(&mut rng, 1.0, self.tokens.len() * self.sizes.hidden)
     }
 
     fn output_rows(&self, seed: u64) -> Vec<f32> {
         let hidden = self.sizes.hidden;
         let deviation = LOGIT_DEVIATION / (hidden as f32).sqrt();
-        let mut rng = rng(seed, "output.weight");
+        let mut rng = rng(seed, OUTPUT);
         let mut values = deviates(&mut rng, deviation, self.tokens.len() * hidden);
+        if !self.model.tied {
+            for (value, own) in values.iter_mut().zip(self.embedding_rows()) {
+                *value += OWN_SHARE * deviation * own;
+            }
+        }
         for id in self.tokens.control_ids() {
             for value in &mut values[id * hidden..(id + 1) * hidden] {
                 *value *= CONTROL_SHARE;
             }
         }
         values
+    }
+
+    fn token_matrix(&self, name: &str, values: Vec<f32>) -> Result<Named> {
+        self.quantised(name, values, self.tokens.len(), self.sizes.hidden)
     }
 
     fn matrix(&self, name: &str, rows: usize, columns: usize, gain: f32) -> Result<Named> {
@@ -126,11 +144,10 @@ impl<'a> Weights<'a> {
         self.quantised(name, values, rows, columns)
     }
 
-    /// Some signs are negative, or a tied model would repeat its last token.
-    fn norm(&self, name: &str) -> Result<Named> {
+    fn norm(&self, name: &str, sign: f32) -> Result<Named> {
         let mut rng = rng(self.model.seed, name);
         let values = (0..self.sizes.hidden)
-            .map(|_| rng.random_range(0.5..1.5) * if rng.random() { 1.0 } else { -1.0 })
+            .map(|_| sign * rng.random_range(0.5..1.5))
             .collect();
         vector(name, values)
     }
