@@ -47,6 +47,12 @@ pub(super) struct DraftWorker {
 }
 
 impl DraftWorker {
+    /// True where none of our sequences is there.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.seats == 0
+    }
+
     /// True where it can take a sequence of `len` tokens. One that is late gets a single sequence,
     /// to find out when it is back.
     fn is_usable(&self, len: usize, now: Instant) -> bool {

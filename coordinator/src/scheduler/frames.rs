@@ -4,7 +4,7 @@ use super::{SequenceId, WorkerId};
 use proto::v1::{DraftCommand, DraftCommit, DraftOpen};
 
 /// What is to be sent to each draft worker. A worker takes a frame's opens first, then its commits,
-/// then its closes, so a message that must come after another kind for its sequence starts a frame.
+/// then its closes, so an open that may need what a close frees starts a frame.
 #[derive(Debug)]
 pub(super) struct DraftFrames {
     workers: Vec<Vec<DraftCommand>>,
@@ -18,20 +18,19 @@ impl DraftFrames {
     }
 
     pub(super) fn open(&mut self, worker: WorkerId, open: DraftOpen) {
-        let id = open.sequence;
-        let fits = |frame: &DraftCommand| !closes(frame, id) && !commits(frame, id);
-        self.frame(worker, fits).opens.push(open);
+        let frames = &mut self.workers[worker];
+        if frames.last().is_some_and(|frame| !frame.closes.is_empty()) {
+            frames.push(DraftCommand::default());
+        }
+        self.frame(worker).opens.push(open);
     }
 
     pub(super) fn commit(&mut self, worker: WorkerId, commit: DraftCommit) {
-        let id = commit.sequence;
-        self.frame(worker, |frame| !closes(frame, id))
-            .commits
-            .push(commit);
+        self.frame(worker).commits.push(commit);
     }
 
     pub(super) fn close(&mut self, worker: WorkerId, id: SequenceId) {
-        self.frame(worker, |_| true).closes.push(id);
+        self.frame(worker).closes.push(id);
     }
 
     /// Drops what was meant for a worker that is gone.
@@ -47,25 +46,14 @@ impl DraftFrames {
             .flat_map(|(worker, frames)| frames.drain(..).map(move |frame| (worker, frame)))
     }
 
-    fn frame(
-        &mut self,
-        worker: WorkerId,
-        fits: impl Fn(&DraftCommand) -> bool,
-    ) -> &mut DraftCommand {
+    /// The frame that is being filled.
+    fn frame(&mut self, worker: WorkerId) -> &mut DraftCommand {
         let frames = &mut self.workers[worker];
-        if !frames.last().is_some_and(fits) {
+        if frames.is_empty() {
             frames.push(DraftCommand::default());
         }
         frames.last_mut().expect("one was just pushed")
     }
-}
-
-fn closes(frame: &DraftCommand, id: SequenceId) -> bool {
-    frame.closes.contains(&id)
-}
-
-fn commits(frame: &DraftCommand, id: SequenceId) -> bool {
-    frame.commits.iter().any(|commit| commit.sequence == id)
 }
 
 #[cfg(test)]
@@ -82,15 +70,9 @@ mod tests {
     #[test]
     fn different_sequences_share_a_frame() {
         let mut frames = DraftFrames::new(2);
-        frames.close(1, 1);
         frames.open(1, open(2));
-        frames.commit(
-            1,
-            DraftCommit {
-                sequence: 3,
-                ..DraftCommit::default()
-            },
-        );
+        frames.commit(1, DraftCommit::default());
+        frames.close(1, 1);
         let sent: Vec<_> = frames.take().collect();
         assert_eq!(sent.len(), 1);
         assert_eq!(sent[0].0, 1);
@@ -98,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_close_of_its_sequence_starts_a_frame() {
+    fn what_is_opened_after_a_close_finds_its_place_free() {
         let mut frames = DraftFrames::new(1);
         frames.close(0, 1);
         frames.open(0, open(1));
