@@ -1,1 +1,43 @@
-//! Proposes tokens with a small model.
+//! The draft worker: it holds the small model and proposes tokens.
+//!
+//! [`run`] loads the model and serves `specdec.v1.Draft`. `grpc` answers the calls; `stream` is a
+//! Propose stream from its first command to its last; `history` keeps what one sequence's cache
+//! holds of its committed tokens. Knows nothing of clients, and nothing of the target's model.
+
+mod config;
+mod grpc;
+mod history;
+mod sequence;
+mod stream;
+
+pub use config::Config;
+
+use grpc::Draft;
+use models::Role;
+use proto::v1::draft_server::DraftServer;
+use service::{CancellationToken, server::MAX_MESSAGE_BYTES};
+use tokio::net::TcpListener;
+use tonic::server::NamedService as _;
+use tonic::service::Routes;
+
+/// Loads the model and serves it on `listener` until `shutdown`; sequences that are open then may
+/// go on for a while.
+///
+/// # Errors
+/// Where the model cannot be loaded, naming it, or where serving fails.
+pub async fn run(
+    config: Config,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) -> anyhow::Result<()> {
+    let loading = worker::load_engine(&config.model, Role::Draft);
+    let Some(served) = shutdown.run_until_cancelled(loading).await else {
+        return Ok(());
+    };
+    let served = served?;
+    let service = DraftServer::new(Draft::new(served.clone(), shutdown.clone()))
+        .max_decoding_message_size(MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(MAX_MESSAGE_BYTES);
+    let name = DraftServer::<Draft>::NAME;
+    worker::serve(&served, name, Routes::new(service), listener, shutdown).await
+}

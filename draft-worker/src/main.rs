@@ -1,3 +1,7 @@
 //! The program; see the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    service::program::main(draft_worker::run)
+}

@@ -1,0 +1,7 @@
+//! A draft worker over gRPC, as a coordinator sees it.
+
+mod hostile;
+mod program;
+mod proposals;
+mod sequences;
+mod support;

@@ -1,0 +1,7 @@
+//! A target worker over gRPC, as a coordinator sees it.
+
+mod exactness;
+mod hostile;
+mod program;
+mod sequences;
+mod support;

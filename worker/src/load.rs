@@ -1,0 +1,156 @@
+//! From a model's name to an engine that runs.
+
+use crate::{Fault, ModelOptions};
+use anyhow::Context as _;
+use engine::{Engine, EngineOptions, LoadOptions, Loaded, Source, Vocabulary};
+use models::{Resolved, Role};
+use proto::v1;
+use speculation::TokenId;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A model that is being served.
+#[derive(Debug, Clone)]
+pub struct Served {
+    /// Runs it.
+    pub engine: Engine,
+    /// Its tokens.
+    pub vocabulary: Arc<Vocabulary>,
+    /// What it is, for coordinators.
+    pub description: Arc<v1::ModelDescription>,
+    /// What requests are checked against.
+    pub limits: Limits,
+}
+
+/// What a coordinator's messages are checked against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Ids that the tokenizer knows: 0 to this number, less one.
+    pub tokenizer_size: usize,
+    /// The longest sequence, in tokens.
+    pub context_length: usize,
+    /// Sequences at once.
+    pub max_sequences: usize,
+    /// The most tokens that one proposal may hold.
+    pub max_draft_tokens: usize,
+}
+
+impl Served {
+    /// The worker's load with `active` sequences open.
+    pub fn load(&self, active: usize) -> v1::Load {
+        v1::Load {
+            active_sequences: u32::try_from(active).unwrap_or(u32::MAX),
+            max_sequences: self.description.max_sequences,
+        }
+    }
+}
+
+impl Limits {
+    /// True where `id` is a token and not padding or beyond.
+    pub fn is_token(&self, id: TokenId) -> bool {
+        usize::try_from(id).is_ok_and(|id| id < self.tokenizer_size)
+    }
+
+    /// Checks that all of `ids` are tokens.
+    ///
+    /// # Errors
+    /// Names `field` and the first id that is none.
+    pub fn check_ids(&self, field: &str, ids: &[TokenId]) -> Result<(), Fault> {
+        match ids.iter().position(|&id| !self.is_token(id)) {
+            None => Ok(()),
+            Some(index) => Err(Fault::invalid(format!(
+                "{field}[{index}] is {}, not below the tokenizer's size of {}",
+                ids[index], self.tokenizer_size
+            ))),
+        }
+    }
+}
+
+/// Finds the model that `options` names for `role`, fetching it where it is known and absent,
+/// loads it and starts its engine.
+///
+/// # Errors
+/// Names the model or its file.
+pub async fn load_engine(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
+    let options = options.clone();
+    tokio::task::spawn_blocking(move || load_blocking(&options, role))
+        .await
+        .context("the loading task failed")?
+}
+
+fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
+    let begun = Instant::now();
+    let resolved = models::resolve(&options.model, role, &models::store_dir())?;
+    let (source, model_id) = match resolved {
+        Resolved::File { path, id } => (Source::Gguf(path), id),
+        Resolved::Synthetic(description) => {
+            (Source::Synthetic(description), "synthetic".to_owned())
+        }
+    };
+    let Loaded { model, vocabulary } = engine::load(
+        &source,
+        LoadOptions {
+            batch_invariant: options.batch_invariant,
+        },
+    )?;
+    let shape = model.shape().clone();
+    let limits = Limits {
+        tokenizer_size: vocabulary.size.min(shape.vocabulary_rows),
+        context_length: shape.context_length,
+        max_sequences: options.max_sequences as usize,
+        max_draft_tokens: options.max_draft_tokens as usize,
+    };
+    let engine = Engine::start(model, engine_options(options, &limits))
+        .context("cannot start the engine's thread")?;
+    tracing::info!(
+        model = model_id,
+        context_length = shape.context_length,
+        vocabulary = limits.tokenizer_size,
+        seconds = begun.elapsed().as_secs_f32(),
+        "model loaded"
+    );
+    Ok(Served {
+        description: Arc::new(describe(
+            options,
+            model_id,
+            shape.vocabulary_rows,
+            &limits,
+            &vocabulary,
+        )?),
+        engine,
+        vocabulary: Arc::new(vocabulary),
+        limits,
+    })
+}
+
+fn engine_options(options: &ModelOptions, limits: &Limits) -> EngineOptions {
+    EngineOptions {
+        max_sequences: limits.max_sequences,
+        cache_bytes: (options.cache_mib as usize).saturating_mul(1024 * 1024),
+        max_step_tokens: options.max_step_tokens as usize,
+        tokenizer_size: limits.tokenizer_size,
+    }
+}
+
+fn describe(
+    options: &ModelOptions,
+    model_id: String,
+    vocabulary_rows: usize,
+    limits: &Limits,
+    vocabulary: &Vocabulary,
+) -> anyhow::Result<v1::ModelDescription> {
+    Ok(v1::ModelDescription {
+        model_id,
+        context_length: u32::try_from(limits.context_length).context("context length")?,
+        vocabulary_rows: u32::try_from(vocabulary_rows).context("vocabulary rows")?,
+        tokenizer_size: u32::try_from(limits.tokenizer_size).context("tokenizer size")?,
+        tokenizer_fingerprint: vocabulary.fingerprint.clone(),
+        eos_token_ids: vocabulary.eos_ids.clone(),
+        chat_template: vocabulary.chat_template.clone(),
+        max_sequences: options.max_sequences,
+        max_draft_tokens: options.max_draft_tokens,
+        device: options.device.to_string(),
+        batch_invariant: options.batch_invariant,
+        bos_token_id: vocabulary.bos_id,
+    })
+}
