@@ -1,0 +1,276 @@
+//! The executor: one thread owns the model and all caches, and batches what sequences ask for.
+//!
+//! [`Engine`] and [`Sequence`] are handles. A call on a sequence is checked here, in the caller's
+//! task, and travels as a command over a bounded channel to the thread (`worker`), which batches
+//! it with the others' (`plan`) once the cache has room for it (`admission`). The thread sleeps
+//! while nobody asks for anything and ends when the last handle is gone.
+//!
+//! Knows nothing of drafts, proposals and peers: a sequence is a cache and a sampler.
+
+mod admission;
+mod job;
+mod plan;
+mod worker;
+
+use crate::{EngineError, Model, ModelShape};
+use job::{Command, Work};
+use speculation::{Choice, Sampler, TokenId};
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tracing::Span;
+
+/// Limits of an engine.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Sequences at once.
+    pub max_sequences: usize,
+    /// Bytes for keys and values of all sequences.
+    pub cache_bytes: usize,
+    /// Rows per step; a longer prompt is prefilled in pieces between other sequences' steps.
+    pub max_step_tokens: usize,
+    /// Ids that the tokenizer knows; logits beyond are padding and are never chosen.
+    pub tokenizer_size: usize,
+}
+
+/// A running engine. Clones share it; it stops when the last clone and sequence are gone.
+#[derive(Debug, Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+}
+
+/// A sequence in an engine. Dropping it frees its place at once and its cache before the next
+/// step.
+///
+/// A call that is dropped before it ends is abandoned before the next step, and the cache is cut
+/// back to what the call was to keep; the sequence stays usable.
+#[derive(Debug)]
+pub struct Sequence {
+    shared: Arc<Shared>,
+    state: Arc<SequenceState>,
+    /// True once the thread may hold a cache for it.
+    sent: bool,
+    /// What the latest call was to keep, where its answer has not been read.
+    unanswered: Option<usize>,
+}
+
+/// What all handles of an engine share. The thread holds none of it but `dropped`: it would keep
+/// its own channel open otherwise.
+#[derive(Debug)]
+struct Shared {
+    shape: ModelShape,
+    options: EngineOptions,
+    messages: mpsc::Sender<Message>,
+    open: AtomicUsize,
+    next_id: AtomicU64,
+    dropped: Arc<DroppedIds>,
+}
+
+/// What the handle and the thread both see of a sequence.
+#[derive(Debug)]
+struct SequenceState {
+    id: u64,
+    sampler: Sampler,
+    /// Tokens in its cache; only the thread writes it.
+    cached: AtomicUsize,
+    /// Set by the thread, for good.
+    evicted: AtomicBool,
+}
+
+/// Sequences that are gone, for the thread to free.
+///
+/// A drop must neither block nor fail, so it cannot wait for a place in the channel. It leaves its
+/// id here and then tries to wake the thread. Where the channel is full the thread has messages to
+/// take, and it looks here after it has taken them. The list is as bounded as the channel: only a
+/// sequence that has sent a command is put here.
+#[derive(Debug, Default)]
+struct DroppedIds(Mutex<Vec<u64>>);
+
+#[derive(Debug)]
+enum Message {
+    Run(Command),
+    /// Look at the dropped ids.
+    Wake,
+}
+
+impl Engine {
+    /// Starts the executor thread.
+    ///
+    /// # Errors
+    /// Where an option is 0 that cannot be, or where the thread cannot be started.
+    pub fn start(model: Box<dyn Model>, options: EngineOptions) -> io::Result<Self> {
+        for (name, value) in [
+            ("max_sequences", options.max_sequences),
+            ("max_step_tokens", options.max_step_tokens),
+            ("tokenizer_size", options.tokenizer_size),
+        ] {
+            if value == 0 {
+                let detail = format!("{name} must be over 0");
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
+            }
+        }
+        // A sequence has one call at a time; the rest is for abandoned calls and wake-ups.
+        let places = options.max_sequences.saturating_mul(2).saturating_add(16);
+        let (messages, receiver) = mpsc::channel(places.min(Semaphore::MAX_PERMITS));
+        let dropped = Arc::new(DroppedIds::default());
+        let shape = model.shape().clone();
+        worker::spawn(model, options.clone(), receiver, Arc::clone(&dropped))?;
+        Ok(Self {
+            shared: Arc::new(Shared {
+                shape,
+                options,
+                messages,
+                open: AtomicUsize::new(0),
+                next_id: AtomicU64::new(0),
+                dropped,
+            }),
+        })
+    }
+
+    /// The model's sizes.
+    pub fn shape(&self) -> &ModelShape {
+        &self.shared.shape
+    }
+
+    /// Sequences that are open.
+    pub fn active_sequences(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
+    /// Ends when the engine has stopped by itself: its model crashed.
+    pub async fn stopped(&self) {
+        self.shared.messages.closed().await;
+    }
+
+    /// Opens an empty sequence whose tokens `sampler` chooses.
+    ///
+    /// # Errors
+    /// [`EngineError::Overloaded`] at the limit of sequences, [`EngineError::Stopped`] where the
+    /// model has crashed.
+    pub fn open(&self, sampler: Sampler) -> Result<Sequence, EngineError> {
+        if self.shared.messages.is_closed() {
+            return Err(EngineError::Stopped);
+        }
+        let max = self.shared.options.max_sequences;
+        self.shared
+            .open
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
+                (open < max).then_some(open + 1)
+            })
+            .map_err(|_| EngineError::Overloaded { max })?;
+        let state = SequenceState {
+            id: self.shared.next_id.fetch_add(1, Ordering::Relaxed),
+            sampler,
+            cached: AtomicUsize::new(0),
+            evicted: AtomicBool::new(false),
+        };
+        Ok(Sequence {
+            shared: Arc::clone(&self.shared),
+            state: Arc::new(state),
+            sent: false,
+            unanswered: None,
+        })
+    }
+}
+
+impl Sequence {
+    /// Tokens whose keys and values are held. After an abandoned call, at most what it was to keep.
+    pub fn cached_len(&self) -> usize {
+        let cached = self.state.cached.load(Ordering::Relaxed);
+        // The thread may still be at an abandoned call. It never cuts back to less than that
+        // keeps, so this much is there when the next call arrives.
+        self.unanswered.map_or(cached, |keep| keep.min(cached))
+    }
+
+    /// Cuts the cache back to `keep` tokens, appends `tokens`, and chooses a token after each of
+    /// the last `rows` of them: `rows` choices, in order. With `rows` 0 it only prefills.
+    ///
+    /// # Errors
+    /// Any [`EngineError`]. The cache then holds `keep` tokens or fewer, or what it held before
+    /// where the call made no sense; ask [`cached_len`](Self::cached_len).
+    pub async fn score(
+        &mut self,
+        keep: usize,
+        tokens: Vec<TokenId>,
+        rows: usize,
+    ) -> Result<Vec<Choice>, EngineError> {
+        self.call(Work {
+            keep,
+            tokens,
+            rows,
+            decode: 0,
+        })
+        .await
+    }
+
+    /// Cuts the cache back to `keep` tokens, appends `tokens`, and decodes `count` tokens on its
+    /// own. The last of them is chosen, not yet appended: the cache then holds
+    /// `keep + tokens.len() + count - 1` tokens.
+    ///
+    /// # Errors
+    /// As [`score`](Self::score).
+    pub async fn generate(
+        &mut self,
+        keep: usize,
+        tokens: Vec<TokenId>,
+        count: usize,
+    ) -> Result<Vec<Choice>, EngineError> {
+        let Some(decode) = count.checked_sub(1) else {
+            return Err(EngineError::Invalid("count must be over 0".to_owned()));
+        };
+        self.call(Work {
+            keep,
+            tokens,
+            rows: 1,
+            decode,
+        })
+        .await
+    }
+
+    async fn call(&mut self, work: Work) -> Result<Vec<Choice>, EngineError> {
+        work.check(&self.shared.shape, self.shared.options.cache_bytes)?;
+        let place = self.shared.messages.reserve().await;
+        let place = place.map_err(|_| EngineError::Stopped)?;
+        let (reply, answer) = oneshot::channel();
+        self.sent = true;
+        self.unanswered = Some(self.cached_len().min(work.keep));
+        place.send(Message::Run(Command {
+            sequence: Arc::clone(&self.state),
+            work,
+            reply,
+            span: Span::current(),
+        }));
+        let outcome = answer.await.unwrap_or(Err(EngineError::Stopped));
+        self.unanswered = None;
+        outcome
+    }
+}
+
+impl Drop for Sequence {
+    fn drop(&mut self) {
+        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        if self.sent {
+            self.shared.dropped.push(self.state.id);
+            // Full: the thread is awake. Closed: it has freed everything.
+            let _ = self.shared.messages.try_send(Message::Wake);
+        }
+    }
+}
+
+impl DroppedIds {
+    fn push(&self, id: u64) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(id);
+    }
+
+    fn take(&self) -> Vec<u64> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

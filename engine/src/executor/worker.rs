@@ -1,0 +1,261 @@
+//! The thread: takes what is queued, and computes it step by step.
+
+use super::{
+    DroppedIds, EngineOptions, Message,
+    admission::Idle,
+    job::{Command, Job},
+    plan::plan,
+};
+use crate::{EngineError, Input, KvPool, Lease, Logits, Model};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
+use speculation::{Choice, Sampler};
+use std::{
+    any::Any,
+    collections::{HashMap, VecDeque},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, atomic::Ordering},
+    thread,
+};
+use tokio::sync::mpsc;
+use tracing::{error, trace};
+
+/// What the thread owns. Every sequence that has a cache is in one of the three places.
+pub(super) struct Executor {
+    model: Box<dyn Model>,
+    options: EngineOptions,
+    pool: KvPool,
+    messages: mpsc::Receiver<Message>,
+    dropped: Arc<DroppedIds>,
+    /// Sequences without a job, by id.
+    pub(super) idle: HashMap<u64, Idle>,
+    /// Jobs that wait for room in the cache, in order of arrival.
+    pub(super) waiting: VecDeque<Job>,
+    /// Jobs that have it, those first that have waited longest for their turn.
+    pub(super) running: Vec<Job>,
+    /// Steps so far.
+    step: u64,
+}
+
+/// Starts the thread. It ends when all senders of `messages` are gone, or when the model panics.
+pub(super) fn spawn(
+    model: Box<dyn Model>,
+    options: EngineOptions,
+    messages: mpsc::Receiver<Message>,
+    dropped: Arc<DroppedIds>,
+) -> io::Result<()> {
+    let executor = Executor {
+        pool: KvPool::new(model.shape().kv, options.cache_bytes),
+        model,
+        options,
+        messages,
+        dropped,
+        idle: HashMap::new(),
+        waiting: VecDeque::new(),
+        running: Vec::new(),
+        step: 0,
+    };
+    thread::Builder::new()
+        .name("engine".to_owned())
+        .spawn(move || {
+            // Nothing of the executor is seen again after a panic. It is dropped, and with it the
+            // channel and all replies: whoever waits for one learns that the engine has stopped.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| executor.run())) {
+                let reason = panic_message(panic.as_ref());
+                error!(reason, "the engine stops: the model panicked");
+            }
+        })
+        .map(drop)
+}
+
+impl Executor {
+    fn run(mut self) {
+        while self.receive() {
+            self.sweep();
+            self.admit();
+            self.step();
+        }
+    }
+
+    /// Takes everything queued; sleeps before where there is nothing to do. False where there
+    /// never will be.
+    fn receive(&mut self) -> bool {
+        if self.running.is_empty() && self.waiting.is_empty() {
+            match self.messages.blocking_recv() {
+                Some(message) => self.accept(message),
+                None => return false,
+            }
+        }
+        while let Ok(message) = self.messages.try_recv() {
+            self.accept(message);
+        }
+        true
+    }
+
+    fn accept(&mut self, message: Message) {
+        let Message::Run(command) = message else {
+            return;
+        };
+        // Its sequence may be gone as well, and must get no new lease then.
+        if command.reply.is_closed() {
+            return;
+        }
+        match self.start(&command) {
+            Ok(lease) => self.waiting.push_back(Job::new(command, lease)),
+            Err(error) => drop(command.reply.send(Err(error))),
+        }
+    }
+
+    /// Finds the lease that `command` goes on from.
+    fn start(&mut self, command: &Command) -> Result<Lease, EngineError> {
+        let id = command.sequence.id;
+        if !self.idle.contains_key(&id) {
+            // A sequence has one call at a time: an earlier one that still runs is abandoned.
+            self.drop_abandoned();
+        }
+        if command.sequence.evicted.load(Ordering::Relaxed) {
+            return Err(EngineError::Evicted);
+        }
+        let keep = command.work.keep;
+        let held = self.idle.get(&id).map_or(0, |idle| idle.lease.len());
+        if keep > held {
+            return Err(EngineError::Invalid(format!(
+                "keep must be at most the cached length, {held}, not {keep}"
+            )));
+        }
+        let idle = self.idle.remove(&id);
+        Ok(idle.map_or_else(|| self.pool.lease(), |idle| idle.lease))
+    }
+
+    /// Ends the jobs whose callers are gone, and frees the sequences whose handles are.
+    fn sweep(&mut self) {
+        // Taken first: a handle goes after its call, so these have no job that is not abandoned.
+        let dropped = self.dropped.take();
+        self.drop_abandoned();
+        for id in dropped {
+            self.idle.remove(&id);
+        }
+    }
+
+    fn drop_abandoned(&mut self) {
+        let running = self.running.extract_if(.., |job| job.is_abandoned());
+        let mut abandoned: Vec<Job> = running.collect();
+        let (gone, waiting) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<Vec<_>, _>(Job::is_abandoned);
+        self.waiting = waiting.into();
+        abandoned.extend(gone);
+        for job in abandoned {
+            self.end(job, Err(EngineError::Stopped));
+        }
+    }
+
+    /// Answers `job`; its sequence is idle then.
+    pub(super) fn end(&mut self, job: Job, outcome: Result<(), EngineError>) {
+        let sequence = Arc::clone(&job.sequence);
+        let idle = Idle {
+            lease: job.end(outcome),
+            last_used: self.step,
+            sequence: Arc::clone(&sequence),
+        };
+        self.idle.insert(sequence.id, idle);
+    }
+
+    /// Computes one batch of what is due.
+    fn step(&mut self) {
+        if self.running.is_empty() {
+            return;
+        }
+        self.step += 1;
+        let due: Vec<usize> = self.running.iter().map(Job::due).collect();
+        let rows = plan(&due, self.options.max_step_tokens);
+        match self.forward(&rows) {
+            Ok(choices) => self.advance(&rows, choices),
+            Err(error) => self.fail(&rows, &error),
+        }
+    }
+
+    /// Runs the model on the next `rows` of each job, and chooses a token at each wanted row.
+    fn forward(&mut self, rows: &[usize]) -> Result<Vec<Choice>, EngineError> {
+        let jobs = self.running.iter().zip(rows);
+        let wanted: Vec<(Sampler, u64)> = jobs
+            .flat_map(|(job, &rows)| {
+                let positions = job.chosen_positions(rows);
+                positions.map(|position| (job.sequence.sampler, position))
+            })
+            .collect();
+        let jobs = self.running.iter_mut().zip(rows);
+        let mut batch: Vec<Input<'_>> = jobs
+            .filter(|&(_, &rows)| rows > 0)
+            .map(|(job, &rows)| job.input(rows))
+            .collect();
+        let logits = self.model.forward(&mut batch)?;
+        self.check(rows, &logits, wanted.len())?;
+        Ok(choose(&logits, &wanted, self.options.tokenizer_size))
+    }
+
+    /// Refuses what would become a wrong text: rows or tokens too few or too many.
+    fn check(&self, rows: &[usize], logits: &Logits, wanted: usize) -> Result<(), EngineError> {
+        let got = logits.rows().len();
+        if got != wanted {
+            let detail = format!("{got} rows of logits where {wanted} were wanted");
+            return Err(EngineError::Model(detail));
+        }
+        let mut jobs = self.running.iter().zip(rows);
+        if !jobs.all(|(job, &rows)| job.has_appended(rows)) {
+            let detail = "a cache did not grow by the rows of the step".to_owned();
+            return Err(EngineError::Model(detail));
+        }
+        Ok(())
+    }
+
+    /// Gives each job its choices, and its next turn after those that got less than they could use.
+    fn advance(&mut self, rows: &[usize], choices: Vec<Choice>) {
+        let mut choices = choices.into_iter();
+        let mut served = Vec::new();
+        for (mut job, &rows) in std::mem::take(&mut self.running).into_iter().zip(rows) {
+            let all = rows == job.due();
+            let wanted = job.wanted(rows);
+            job.advance(rows, choices.by_ref().take(wanted));
+            job.span.in_scope(|| trace!(rows, wanted, "advanced"));
+            if job.is_finished() {
+                self.end(job, Ok(()));
+            } else if all {
+                served.push(job);
+            } else {
+                self.running.push(job);
+            }
+        }
+        self.running.append(&mut served);
+    }
+
+    /// Fails the jobs that took part in a step that failed.
+    fn fail(&mut self, rows: &[usize], error: &EngineError) {
+        for (job, &rows) in std::mem::take(&mut self.running).into_iter().zip(rows) {
+            if rows > 0 {
+                self.end(job, Err(error.clone()));
+            } else {
+                self.running.push(job);
+            }
+        }
+    }
+}
+
+/// Chooses a token from each row, padding left out.
+fn choose(logits: &Logits, wanted: &[(Sampler, u64)], tokenizer_size: usize) -> Vec<Choice> {
+    let rows: Vec<&[f32]> = logits.rows().collect();
+    // In parallel: a row of a large vocabulary takes about a millisecond.
+    rows.into_par_iter()
+        .zip(wanted)
+        .map(|(row, (sampler, position))| {
+            let known = &row[..tokenizer_size.min(row.len())];
+            sampler.choose(known, *position)
+        })
+        .collect()
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown")
+}
