@@ -241,6 +241,31 @@ mod tests {
         blocks: usize,
     }
 
+    impl Naive {
+        /// Cuts, reserves or appends, and checks that it goes as far as `free` blocks allow.
+        fn change(&mut self, lease: &mut Lease, free: usize, operation: u32, rng: &mut StdRng) {
+            if operation == 2 {
+                let len = rng.random_range(0..=self.tokens.len() + 1);
+                lease.truncate(len);
+                self.tokens.truncate(len);
+                self.blocks = self.tokens.len().div_ceil(BLOCK_TOKENS);
+                return;
+            }
+            let extra = rng.random_range(0..80);
+            let tokens: Vec<_> = (0..extra).map(|_| rng.random_range(0..100)).collect();
+            let wanted = (self.tokens.len() + extra).div_ceil(BLOCK_TOKENS);
+            let done = match operation {
+                3 => lease.reserve(extra),
+                _ => append(lease, &tokens),
+            };
+            assert_eq!(done.is_ok(), wanted <= self.blocks + free, "{done:?}");
+            if done.is_ok() {
+                self.blocks = self.blocks.max(wanted);
+                self.tokens.extend(tokens.iter().filter(|_| operation != 3));
+            }
+        }
+    }
+
     /// Any numbers that differ by all of their place.
     fn row(token: TokenId, position: usize, layer: usize, side: usize) -> Vec<f32> {
         (0..LAYOUT.kv_heads * LAYOUT.head_dim)
@@ -291,40 +316,20 @@ mod tests {
         let block = LAYOUT.block_bytes();
         let pool = KvPool::new(LAYOUT, BUDGET_BLOCKS * block + block / 2);
         let mut leases: Vec<(Lease, Naive)> = Vec::new();
+        let held = |leases: &[(Lease, Naive)]| leases.iter().map(|(_, n)| n.blocks).sum::<usize>();
         for _ in 0..2000 {
-            let held: usize = leases.iter().map(|(_, naive)| naive.blocks).sum();
             let count = leases.len();
-            match (rng.random_range(0..6), count) {
-                (0, _) | (_, 0) if count < 6 => leases.push((pool.lease(), Naive::default())),
-                (1, _) => drop(leases.swap_remove(rng.random_range(0..count))),
-                (operation, _) => {
-                    let (lease, naive) = &mut leases[rng.random_range(0..count)];
-                    let extra = rng.random_range(0..80);
-                    let wanted = (naive.tokens.len() + extra).div_ceil(BLOCK_TOKENS);
-                    let fits = held - naive.blocks + wanted.max(naive.blocks) <= BUDGET_BLOCKS;
-                    let tokens: Vec<_> = (0..extra).map(|_| rng.random_range(0..100)).collect();
-                    let done = match operation {
-                        2 => {
-                            let len = rng.random_range(0..=naive.tokens.len() + 1);
-                            lease.truncate(len);
-                            naive.tokens.truncate(len);
-                            naive.blocks = naive.tokens.len().div_ceil(BLOCK_TOKENS);
-                            continue;
-                        }
-                        3 => lease.reserve(extra),
-                        _ => append(lease, &tokens),
-                    };
-                    assert_eq!(done.is_ok(), fits, "{done:?}");
-                    if fits {
-                        naive.blocks = naive.blocks.max(wanted);
-                        naive
-                            .tokens
-                            .extend((operation > 3).then_some(tokens).iter().flatten());
-                    }
-                }
+            let operation = rng.random_range(0..6);
+            if count == 0 || operation == 0 && count < 6 {
+                leases.push((pool.lease(), Naive::default()));
+            } else if operation == 1 {
+                drop(leases.swap_remove(rng.random_range(0..count)));
+            } else {
+                let free = BUDGET_BLOCKS - held(&leases);
+                let (lease, naive) = &mut leases[rng.random_range(0..count)];
+                naive.change(lease, free, operation, &mut rng);
             }
-            let held: usize = leases.iter().map(|(_, naive)| naive.blocks).sum();
-            assert_eq!(pool.used_bytes(), held * block);
+            assert_eq!(pool.used_bytes(), held(&leases) * block);
             for (lease, naive) in &leases {
                 assert_content(lease, &naive.tokens);
             }

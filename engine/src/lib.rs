@@ -4,9 +4,9 @@
 //! [`Engine::start`], and then feeds tokens to [`Sequence`]s.
 //!
 //! From a file to a token, in the order of the modules: [`gguf`] reads a file, [`vocabulary`] and
-//! `config` make sense of its metadata, `decoder` computes logits over [`cache`] leases, and
-//! [`executor`] batches what many sequences ask for. [`synthetic`] and [`tiny`] stand in for
-//! models where none is at hand.
+//! `config` make sense of its metadata, `decoder` computes logits over [`cache`] leases with
+//! `linear` products and `attention`, and [`executor`] batches what many sequences ask for.
+//! [`synthetic`] and [`tiny`] stand in for models where none is at hand.
 
 mod attention;
 pub mod cache;
@@ -15,9 +15,11 @@ mod decoder;
 mod error;
 pub mod executor;
 pub mod gguf;
+mod kernels;
 mod linear;
 mod load;
 mod model;
+mod parallel;
 pub mod synthetic;
 pub mod tiny;
 pub mod vocabulary;

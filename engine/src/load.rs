@@ -1,7 +1,12 @@
 //! From a name to a model that runs.
 
-use crate::{LoadError, Model, Vocabulary};
-use std::path::PathBuf;
+use crate::{
+    Decoder, DecoderConfig, LoadError, Model, Synthetic, Vocabulary, gguf::GgufFile,
+    synthetic::Description,
+};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use tracing::info;
 
 /// Where a model comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +38,41 @@ pub struct Loaded {
 /// # Errors
 /// Any [`LoadError`].
 pub fn load(source: &Source, options: LoadOptions) -> Result<Loaded, LoadError> {
-    let _ = (source, options);
-    todo!("helper: decoder")
+    match source {
+        Source::Gguf(path) => load_gguf(path, options),
+        Source::Synthetic(description) => {
+            let model = Synthetic::new(description.parse::<Description>()?);
+            info!(description, "synthetic model ready");
+            Ok(Loaded {
+                vocabulary: model.vocabulary(),
+                model: Box::new(model),
+            })
+        }
+    }
+}
+
+fn load_gguf(path: &Path, options: LoadOptions) -> Result<Loaded, LoadError> {
+    let start = Instant::now();
+    let file = GgufFile::open(path)?;
+    let config = DecoderConfig::from_gguf(&file)?;
+    let vocabulary = Vocabulary::from_gguf(&file)?;
+    let decoder = Decoder::from_gguf(&file, config.clone(), options)?;
+    info!(
+        path = %path.display(),
+        family = ?config.family,
+        layers = config.layers,
+        hidden = config.hidden,
+        heads = config.heads,
+        kv_heads = config.kv_heads,
+        vocabulary_rows = config.vocabulary_rows,
+        context_length = config.context_length,
+        weights = ?decoder.weight_type(),
+        batch_invariant = options.batch_invariant,
+        seconds = start.elapsed().as_secs_f64(),
+        "model loaded"
+    );
+    Ok(Loaded {
+        model: Box::new(decoder),
+        vocabulary,
+    })
 }

@@ -1,0 +1,297 @@
+//! The decoder computes what candle's own models compute, however the text is cut into steps and
+//! whatever is decoded beside it.
+//!
+//! The stock models share the matrix products with ours and nothing else: neither attention, nor
+//! rotation, nor norms, nor the cache. Quantised products round their activations to eight bits,
+//! which turns differences in the last bits of a sum into differences of some percent after some
+//! layers. So the tight tolerances are those of float weights, SmolLM2's among them.
+
+mod decoding;
+
+use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
+use candle_core::{Device, Tensor};
+use candle_transformers::models::{quantized_llama, quantized_qwen2};
+use decoding::{Text, decoder, step, written};
+use engine::gguf::GgufFile;
+use engine::tiny::TinyModel;
+use engine::{Decoder, Family, Model, Vocabulary};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use tokenizers::Tokenizer;
+
+/// Tokens decoded after each prompt.
+const DECODED: usize = 8;
+
+const PROMPTS: [&str; 3] = [
+    "The capital of France is",
+    "fn main() {\n    let numbers = vec![1, 2, 3, 4];\n    let sum: i32 = numbers.iter().sum();\n    println!(",
+    "Question: What is seven times six?\nAnswer:",
+];
+
+enum Stock {
+    Llama(Box<quantized_llama::ModelWeights>),
+    Qwen2(Box<quantized_qwen2::ModelWeights>),
+}
+
+impl Stock {
+    fn open(path: &Path, family: Family) -> Self {
+        let mut file = File::open(path).unwrap();
+        let content = gguf_file::Content::read(&mut file).unwrap();
+        let device = Device::Cpu;
+        match family {
+            Family::Llama => {
+                let model = quantized_llama::ModelWeights::from_gguf(content, &mut file, &device);
+                Self::Llama(Box::new(model.unwrap()))
+            }
+            Family::Qwen2 => {
+                let model = quantized_qwen2::ModelWeights::from_gguf(content, &mut file, &device);
+                Self::Qwen2(Box::new(model.unwrap()))
+            }
+        }
+    }
+
+    /// The logits after the last of `tokens`, which stand at `position`.
+    fn forward(&mut self, tokens: &[u32], position: usize) -> Vec<f32> {
+        let tokens = Tensor::new(tokens, &Device::Cpu).unwrap();
+        let tokens = tokens.unsqueeze(0).unwrap();
+        let logits = match self {
+            Self::Llama(model) => model.forward(&tokens, position),
+            Self::Qwen2(model) => model.forward(&tokens, position),
+        };
+        logits.unwrap().flatten_all().unwrap().to_vec1().unwrap()
+    }
+
+    fn decode(&mut self, prompt: &[u32]) -> Decoded {
+        let mut decoded = Decoded::default();
+        let mut logits = self.forward(prompt, 0);
+        for position in prompt.len().. {
+            decoded.push(logits);
+            if decoded.tokens.len() == DECODED {
+                break;
+            }
+            logits = self.forward(&decoded.tokens[decoded.tokens.len() - 1..], position);
+        }
+        decoded
+    }
+}
+
+/// Tokens chosen one after the other, and the logits that each was chosen by.
+#[derive(Default)]
+struct Decoded {
+    tokens: Vec<u32>,
+    logits: Vec<Vec<f32>>,
+}
+
+impl Decoded {
+    fn push(&mut self, logits: Vec<f32>) {
+        self.tokens.push(best(&logits) as u32);
+        self.logits.push(logits);
+    }
+}
+
+fn best(logits: &[f32]) -> usize {
+    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    best.unwrap().0
+}
+
+/// Feeds all prompts side by side, each with the tokens that the stock model chose after it, and
+/// returns the logits at each choice. Prompts are taken in pieces of `piece`, tokens one by one.
+fn follow(
+    model: &mut Decoder,
+    prompts: &[Vec<u32>],
+    expected: &[Decoded],
+    piece: usize,
+) -> Vec<Vec<Vec<f32>>> {
+    let mut texts: Vec<_> = prompts
+        .iter()
+        .map(|p| Text::new(model, p.clone()))
+        .collect();
+    let mut logits = vec![Vec::new(); prompts.len()];
+    while texts.iter().any(|text| text.pending() > 0) {
+        let (places, mut batch): (Vec<_>, Vec<_>) = texts
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, text)| text.pending() > 0)
+            .map(|(index, text)| {
+                let count = piece.min(text.pending());
+                (index, (text, count))
+            })
+            .unzip();
+        let rows = step(model, &mut batch);
+        for (index, mut rows) in places.into_iter().zip(rows) {
+            if texts[index].pending() == 0 {
+                let chosen = logits[index].len();
+                logits[index].push(rows.swap_remove(rows.len() - 1));
+                if chosen + 1 < DECODED {
+                    texts[index].tokens.push(expected[index].tokens[chosen]);
+                }
+            }
+        }
+    }
+    logits
+}
+
+/// The length of the difference, in standard deviations of the expected logits.
+fn distance(logits: &[f32], expected: &[f32]) -> f64 {
+    assert_eq!(logits.len(), expected.len());
+    let pairs = logits.iter().zip(expected);
+    let difference: f64 = pairs.map(|(&a, &b)| f64::from(a - b).powi(2)).sum();
+    (difference / expected.len() as f64).sqrt() / deviation(expected)
+}
+
+fn deviation(logits: &[f32]) -> f64 {
+    let count = logits.len() as f64;
+    let mean = logits.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
+    let variance = logits
+        .iter()
+        .map(|&x| (f64::from(x) - mean).powi(2))
+        .sum::<f64>()
+        / count;
+    variance.sqrt()
+}
+
+/// The logits are the expected ones, and the token chosen by them is the expected one or as good.
+fn assert_close(logits: &[Vec<f32>], expected: &Decoded, tolerance: f64, what: &str) {
+    assert_eq!(logits.len(), expected.logits.len(), "{what}");
+    let distances: Vec<f64> = logits
+        .iter()
+        .zip(&expected.logits)
+        .map(|(logits, expected)| distance(logits, expected))
+        .collect();
+    println!("{what}: distances {distances:.4?}");
+    for (step, (logits, expected)) in logits.iter().zip(&expected.logits).enumerate() {
+        assert!(
+            distances[step] < tolerance,
+            "{what}: logits of step {step} differ"
+        );
+        let lost = f64::from(expected[best(expected)] - expected[best(logits)]);
+        let bound = 4.0 * tolerance * deviation(expected);
+        assert!(
+            lost < bound,
+            "{what}: step {step} chooses a token that is {lost} worse"
+        );
+    }
+}
+
+/// All prompts side by side, in pieces, and each alone.
+fn compare(path: &Path, family: Family, prompts: &[Vec<u32>], tolerance: f64) {
+    let mut stock = Stock::open(path, family);
+    let expected: Vec<_> = prompts.iter().map(|prompt| stock.decode(prompt)).collect();
+    drop(stock);
+    let mut model = decoder(path, true);
+    for piece in [usize::MAX, 7, 1] {
+        let together = follow(&mut model, prompts, &expected, piece);
+        for (index, (logits, expected)) in together.iter().zip(&expected).enumerate() {
+            let what = format!("prompt {index} in pieces of at most {piece}, with others");
+            assert_close(logits, expected, tolerance, &what);
+        }
+    }
+    for (index, piece) in (0..prompts.len()).zip([usize::MAX, 16, 7]) {
+        let (prompt, expected) = (&prompts[index..][..1], &expected[index..][..1]);
+        let logits = follow(&mut model, prompt, expected, piece);
+        let what = format!("prompt {index} in pieces of at most {piece}, alone");
+        assert_close(&logits[0], &expected[0], tolerance, &what);
+    }
+}
+
+/// Prompts as the model's own tokenizer sees them.
+fn prompts(path: &Path) -> Vec<Vec<u32>> {
+    let vocabulary = Vocabulary::from_gguf(&GgufFile::open(path).unwrap()).unwrap();
+    let tokenizer = Tokenizer::from_bytes(&vocabulary.tokenizer_json).unwrap();
+    let ids = |text| tokenizer.encode(text, false).unwrap().get_ids().to_vec();
+    PROMPTS.map(ids).to_vec()
+}
+
+/// The same model with float weights.
+fn dequantised(path: &Path) -> tempfile::TempPath {
+    let mut file = File::open(path).unwrap();
+    let content = gguf_file::Content::read(&mut file).unwrap();
+    let tensors: Vec<(&str, QTensor)> = content
+        .tensor_infos
+        .keys()
+        .map(|name| {
+            let tensor = content.tensor(&mut file, name, &Device::Cpu).unwrap();
+            let values = tensor.dequantize(&Device::Cpu).unwrap();
+            (
+                name.as_str(),
+                QTensor::quantize(&values, GgmlDType::F32).unwrap(),
+            )
+        })
+        .collect();
+    let tensors: Vec<_> = tensors
+        .iter()
+        .map(|(name, tensor)| (*name, tensor))
+        .collect();
+    let metadata: Vec<_> = content
+        .metadata
+        .iter()
+        .map(|(k, v)| (k.as_str(), v))
+        .collect();
+    let (mut out, path) = tempfile::NamedTempFile::new().unwrap().into_parts();
+    gguf_file::write(&mut out, &metadata, &tensors).unwrap();
+    path
+}
+
+fn model_file(name: &str) -> PathBuf {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from);
+    let folder = variable("SPECDEC_MODELS").unwrap_or_else(|| {
+        let home = || variable("HOME").expect("HOME is set").join(".cache");
+        let cache = variable("XDG_CACHE_HOME").unwrap_or_else(home);
+        cache.join("specdec").join("models")
+    });
+    let path = folder.join(format!("{name}.gguf"));
+    assert!(
+        path.is_file(),
+        "{} is absent: run `cargo xtask models fetch {name}`, or set SPECDEC_MODELS",
+        path.display()
+    );
+    path
+}
+
+#[test]
+fn smollm2_decodes_as_the_stock_model_does() {
+    let path = model_file("smollm2-135m-instruct-q4_1");
+    compare(&path, Family::Llama, &prompts(&path), 0.3);
+}
+
+#[test]
+fn smollm2_with_float_weights_decodes_exactly_as_the_stock_model_does() {
+    let path = model_file("smollm2-135m-instruct-q4_1");
+    compare(&dequantised(&path), Family::Llama, &prompts(&path), 1e-3);
+}
+
+#[test]
+fn qwen_half_a_billion_decodes_as_the_stock_model_does() {
+    let path = model_file("qwen2.5-coder-0.5b-instruct-q4_k_m");
+    compare(&path, Family::Qwen2, &prompts(&path), 0.15);
+}
+
+#[test]
+fn qwen_one_and_a_half_billion_decodes_as_the_stock_model_does() {
+    let path = model_file("qwen2.5-coder-1.5b-instruct-q4_k_m");
+    compare(&path, Family::Qwen2, &prompts(&path), 0.15);
+}
+
+#[test]
+fn tiny_models_of_every_type_decode_as_the_stock_models_do() {
+    use GgmlDType::{F16, F32, Q4_0, Q4K, Q5_0, Q6K, Q8_0};
+    let float = [F32, F16].map(|dtype| (dtype, 1e-3));
+    let quantised = [Q4_0, Q5_0, Q8_0, Q4K, Q6K].map(|dtype| (dtype, 0.1));
+    for family in [Family::Llama, Family::Qwen2] {
+        for (index, (dtype, tolerance)) in float.into_iter().chain(quantised).enumerate() {
+            let tied = index % 2 == 1;
+            println!("{family:?} {dtype:?} tied {tied}");
+            let tiny = TinyModel {
+                family,
+                dtype,
+                tied,
+                heads: 8,
+                ..TinyModel::default()
+            };
+            let path = written(&tiny);
+            let rows = decoder(&path, true).shape().vocabulary_rows as u32;
+            let prompt = |len: u32| (0..len).map(|i| i * i * 7 % rows).collect();
+            compare(&path, family, &[5, 40, 21].map(prompt), tolerance);
+        }
+    }
+}
