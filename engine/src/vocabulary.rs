@@ -11,6 +11,7 @@ use crate::{LoadError, gguf::GgufFile};
 use candle_core::quantized::gguf_file::Value;
 use sha2::{Digest, Sha256};
 use speculation::TokenId;
+use std::collections::HashSet;
 use tokens::{Kind, TokenTable};
 
 /// A model's tokenizer and what belongs to it.
@@ -90,20 +91,11 @@ fn eos_ids(file: &GgufFile, tokens: &TokenTable<'_>) -> Result<Vec<TokenId>, Loa
     for key in ["eos_token_id", "eot_token_id", "eom_token_id"] {
         ids.extend(token_id(file, tokens, &format!("tokenizer.ggml.{key}"))?);
     }
-    let by_name = END_TOKENS
-        .iter()
-        .filter_map(|token| tokens.id(token))
-        .filter(|&id| tokens.kind(id) == Kind::Control);
-    for id in by_name {
-        ids.push(id);
-    }
-    let mut unique = Vec::new();
-    for id in ids {
-        if !unique.contains(&id) {
-            unique.push(id);
-        }
-    }
-    Ok(unique)
+    let known = END_TOKENS.iter().filter_map(|token| tokens.id(token));
+    ids.extend(known.filter(|&id| tokens.kind(id) == Kind::Control));
+    let mut seen = HashSet::new();
+    ids.retain(|&id| seen.insert(id));
+    Ok(ids)
 }
 
 fn bos_id(file: &GgufFile, tokens: &TokenTable<'_>) -> Result<Option<TokenId>, LoadError> {

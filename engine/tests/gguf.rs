@@ -1,5 +1,10 @@
 //! Whatever the bytes of a model file, it is read or refused with a reason.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "in helpers of tests too, a failure is the test's"
+)]
+
 use candle_core::Device;
 use candle_core::quantized::GgmlDType;
 use engine::gguf::GgufFile;

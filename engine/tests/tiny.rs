@@ -1,6 +1,11 @@
 //! Tiny models are what tests of speculation need: real files, long varied texts, and drafts
 //! that agree as often as asked for. Run by candle-transformers' own decoders.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "in helpers of tests too, a failure is the test's"
+)]
+
 use candle_core::quantized::{GgmlDType, gguf_file::Content};
 use candle_core::{Device, Tensor};
 use candle_transformers::models::{quantized_llama, quantized_qwen2};

@@ -1,5 +1,10 @@
 //! Tokenizers are put together from metadata as it says, and refused where it makes no sense.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "in helpers of tests too, a failure is the test's"
+)]
+
 use candle_core::Device;
 use candle_core::quantized::gguf_file::{self, Value};
 use engine::gguf::GgufFile;

@@ -3,6 +3,11 @@
 //! The reference ids are llama.cpp's, for the same model files. The tests on real models need the
 //! files of the manifest.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "in helpers of tests too, a failure is the test's"
+)]
+
 use engine::Vocabulary;
 use engine::gguf::GgufFile;
 use serde::Deserialize;
@@ -69,7 +74,7 @@ fn differences(vocabulary: &Vocabulary, reference: &str) -> Vec<String> {
             let ids = encode(&tokenizer, &reference.text);
             let differs = ids != reference.ids;
             if differs {
-                println!("{:?}: {ids:?}, not {:?}", reference.text, reference.ids);
+                eprintln!("{:?}: {ids:?}, not {:?}", reference.text, reference.ids);
             }
             differs
         })
