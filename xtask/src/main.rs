@@ -1,8 +1,64 @@
 //! Developer tasks.
 
-mod codegen;
+#![expect(
+    clippy::print_stdout,
+    reason = "what these tasks print is what they are for"
+)]
 
-fn main() -> anyhow::Result<()> {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");
-    codegen::generate(&root, &root.join("src/gen"))
+mod cargo;
+mod ci;
+mod codegen;
+mod demo;
+mod models;
+mod tidy;
+
+use anyhow::Result;
+use clap::Parser;
+use std::io;
+use std::process::ExitCode;
+
+/// Developer tasks of specdec.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Task {
+    /// Decode a prompt over three processes, with speculation and without, and compare.
+    Demo(demo::Options),
+    /// Run every check that a change must pass.
+    Ci,
+    /// Check the rules between crates, of licences and of source files.
+    Tidy,
+    /// List, fetch and find model files.
+    #[command(subcommand)]
+    Models(models::Command),
+    /// Generate the protocol's Rust code from the .proto files.
+    Codegen,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_target(false)
+        .without_time()
+        .init();
+    match run(Task::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<ExitCode> {
+    match task {
+        Task::Demo(options) => return demo::run(&options),
+        Task::Ci => ci::run()?,
+        Task::Tidy => tidy::run()?,
+        Task::Models(command) => models::run(command)?,
+        Task::Codegen => {
+            let proto = cargo::root().join("proto");
+            codegen::generate(&proto, &proto.join("src/gen"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

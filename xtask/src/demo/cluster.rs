@@ -1,0 +1,111 @@
+//! One coordinator over one target worker and one draft worker.
+
+use super::process::Process;
+use super::request;
+use anyhow::{Context as _, Result, bail};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::time;
+
+/// How long programs get to end by themselves.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The processes that are running.
+pub(crate) struct Cluster {
+    programs: BTreeMap<String, PathBuf>,
+    logs: TempDir,
+    processes: Vec<Process>,
+}
+
+impl Cluster {
+    /// A cluster of `programs` that runs nothing yet.
+    pub(crate) fn new(programs: BTreeMap<String, PathBuf>) -> Result<Self> {
+        Ok(Self {
+            programs,
+            logs: TempDir::with_prefix("specdec-demo-")?,
+            processes: Vec::new(),
+        })
+    }
+
+    /// Starts all three and gives the coordinator's address once it answers for the models.
+    pub(crate) async fn start(&mut self, preset: &str) -> Result<String> {
+        eprintln!("starting the workers: loading the models of {preset}");
+        let target = self.spawn("target-worker", &["--model", preset])?;
+        let draft = self.spawn("draft-worker", &["--model", preset])?;
+        let target = self.processes[target].url().await?;
+        let draft = self.processes[draft].url().await?;
+        eprintln!("starting the coordinator");
+        let coordinator = self.spawn("coordinator", &["--target", &target, "--draft", &draft])?;
+        let url = self.processes[coordinator].url().await?;
+        tokio::select! {
+            ready = request::ready(&url) => ready?,
+            ended = self.any_end() => ended?,
+        }
+        Ok(url)
+    }
+
+    fn spawn(&mut self, name: &str, args: &[&str]) -> Result<usize> {
+        let program = self
+            .programs
+            .get(name)
+            .with_context(|| format!("{name} was not built"))?;
+        self.processes
+            .push(Process::spawn(name, program, args, self.logs.path())?);
+        Ok(self.processes.len() - 1)
+    }
+
+    /// Fails as soon as one of the processes has ended.
+    pub(crate) async fn any_end(&mut self) -> Result<()> {
+        loop {
+            for process in &mut self.processes {
+                if let Some(status) = process.ended()? {
+                    bail!("{} ended with {status}", process.name());
+                }
+            }
+            time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    /// Says where everything is.
+    pub(crate) fn show_addresses(&self) {
+        println!();
+        for process in &self.processes {
+            println!("grpc: {} ({})", process.address(), process.name());
+        }
+        if let Some(coordinator) = self.processes.last() {
+            let address = coordinator.address();
+            let address = address.trim_start_matches("http://");
+            println!(
+                "\ntry: grpcurl -plaintext -d '{{\"prompt\": {{\"text\": \"def fibonacci(n):\"}}, \
+                 \"stop\": {{\"max_tokens\": 64}}}}' {address} specdec.v1.Generation/Generate"
+            );
+        }
+        println!("\nrunning until Ctrl-C");
+    }
+
+    /// Shows how each log ends.
+    pub(crate) fn show_logs(&self) {
+        for process in &self.processes {
+            eprintln!("--- {} ---\n{}", process.name(), process.log_tail());
+        }
+    }
+
+    /// Asks all to end, and ends those that do not.
+    pub(crate) async fn stop(&mut self) {
+        for process in &self.processes {
+            process.terminate();
+        }
+        let all = async {
+            for process in &mut self.processes {
+                process.wait().await;
+            }
+        };
+        if time::timeout(GRACE, all).await.is_err() {
+            for process in &mut self.processes {
+                process.kill().await;
+            }
+        }
+    }
+}

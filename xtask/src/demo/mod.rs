@@ -1,0 +1,132 @@
+//! Decodes one prompt over three processes on this machine, with speculation and without.
+
+mod cluster;
+mod process;
+mod report;
+mod request;
+
+use crate::{cargo, models};
+use anyhow::{Context as _, Result, bail};
+use cluster::Cluster;
+use report::Report;
+use request::{Ask, Client};
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use tokio::runtime;
+
+/// What to decode, and how.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// What the user says.
+    #[arg(
+        long,
+        default_value = "Write a Python function that returns the n-th Fibonacci number \
+                         iteratively, with a docstring."
+    )]
+    prompt: String,
+    /// The most tokens to generate.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: u32,
+    /// How freely tokens are chosen: 0 always takes the most likely one.
+    #[arg(long, default_value_t = 0.0)]
+    temperature: f32,
+    /// The seed of the choices. Drawn and printed where the temperature is not 0.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The pair of models: qwen2.5-coder, smollm2-135m or synthetic.
+    #[arg(long, default_value = "qwen2.5-coder")]
+    preset: String,
+    /// The most tokens to draft per round. Left to the server where not given.
+    #[arg(long, value_name = "N")]
+    max_draft_tokens: Option<u32>,
+    /// Write the figures to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Leave the processes running until Ctrl-C, and say how to reach them.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Runs the demo. Fails where speculation changed the text.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    eprintln!("building the programs");
+    let programs = cargo::build_programs(&["coordinator", "target-worker", "draft-worker"])?;
+    models::fetch_all(std::slice::from_ref(&options.preset))?;
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut cluster = Cluster::new(programs)?;
+        let (outcome, failed) = tokio::select! {
+            outcome = session(&mut cluster, options) => {
+                let failed = outcome.is_err();
+                (outcome, failed)
+            }
+            interrupted = process::interrupted() => {
+                (interrupted.and_then(|()| bail!("interrupted")), false)
+            }
+        };
+        if failed {
+            cluster.show_logs();
+        }
+        cluster.stop().await;
+        outcome
+    })
+}
+
+async fn session(cluster: &mut Cluster, options: &Options) -> Result<ExitCode> {
+    let coordinator = cluster.start(&options.preset).await?;
+    let report = compare(&coordinator, options).await?;
+    println!("{report}");
+    if let Some(path) = &options.json {
+        let json = serde_json::to_string_pretty(&report)?;
+        fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
+    }
+    if options.keep {
+        cluster.show_addresses();
+        tokio::select! {
+            interrupted = process::interrupted() => interrupted?,
+            ended = cluster.any_end() => ended?,
+        }
+    }
+    Ok(if report.identical {
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("error: speculation changed the text");
+        ExitCode::FAILURE
+    })
+}
+
+/// Asks twice for the same text, once with speculation, once plainly.
+async fn compare(coordinator: &str, options: &Options) -> Result<Report> {
+    let mut client = Client::connect(coordinator).await?;
+    let seed = options.seed.unwrap_or_else(rand::random);
+    if options.temperature > 0.0 {
+        eprintln!("seed {seed}");
+    }
+    let ask = Ask {
+        prompt: &options.prompt,
+        max_tokens: options.max_tokens,
+        temperature: options.temperature,
+        seed,
+        speculate: true,
+        max_draft_tokens: options.max_draft_tokens,
+    };
+    eprintln!("warming up");
+    let short = Ask {
+        max_tokens: options.max_tokens.min(8),
+        ..ask
+    };
+    client.generate(&short, |_| Ok(())).await?;
+    eprintln!("with speculation:\n");
+    let speculative = client.generate(&ask, request::print).await?;
+    println!("\n");
+    eprintln!("the same request, plainly: decoding again");
+    let plain = Ask {
+        speculate: false,
+        ..ask
+    };
+    let plain = client.generate(&plain, |_| Ok(())).await?;
+    Ok(Report::new(speculative, &plain))
+}
