@@ -1,5 +1,8 @@
 //! Choosing a token: the argmax of log-probability plus shared noise.
 
+use crate::logits::Logits;
+use crate::noise::{LANES, MAX_GUMBEL, PositionNoise, gumbel_of_word, least_word};
+use crate::scores::Scores;
 use crate::{NoiseKey, Sampling, TokenId};
 
 /// A chosen token.
@@ -8,11 +11,24 @@ pub struct Choice {
     /// The token.
     pub token: TokenId,
     /// By how much its perturbed score leads the next best; infinite where nothing else could be
-    /// chosen. Unit: nats over temperature.
+    /// chosen. Unit: nats at the request's temperature; at temperature 0, logits.
     pub margin: f32,
 }
 
 /// How one request's tokens are chosen: its sampling parameters and its noise.
+///
+/// # The coupled rule
+/// With independent Gumbel variables `g_i`, `argmax(ln p_i + g_i)` is a draw from `p` (the
+/// Gumbel-max trick). Draft and target use the same variables, so that where their laws `q` and `p`
+/// are close they choose the same token, with probability
+/// `sum_i 1 / sum_j max(p_j / p_i, q_j / q_i) >= (1 - TV) / (1 + TV)` for the total variation `TV`
+/// of the two (Daliri, Musco and Suresh, *Coupling without communication and drafter-invariant
+/// speculative decoding*, 2024). The target commits only its own choices, so the text is the
+/// target's whatever the draft says. The rejection rule of Leviathan, Kalman and Matias (*Fast
+/// inference from transformers via speculative decoding*, 2023) accepts `1 - TV`, but needs the
+/// draft's probabilities, and its text depends on the draft.
+///
+/// Never use this noise with the rejection rule: it needs draws independent of the draft's.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampler {
     /// The parameters.
@@ -24,8 +40,136 @@ pub struct Sampler {
 impl Sampler {
     /// Chooses the token at absolute `position` (0 is the first token of the prompt) from `logits`,
     /// one per token id. Ids past the end of `logits` have probability 0.
+    ///
+    /// It is the argmax of `ln p + g` over the [`Law`](crate::Law) `p` of the same logits, with the
+    /// noise `g` of [`gumbel`](crate::gumbel), and without noise at temperature 0; the lowest id on
+    /// a tie. Where no id is possible it is token 0, as in the law.
     pub fn choose(&self, logits: &[f32], position: u64) -> Choice {
-        let _ = (logits, position);
-        todo!("helper: speculation")
+        let logits = Logits::new(logits);
+        let Some(most_likely) = logits.argmax() else {
+            return Choice {
+                token: 0,
+                margin: f32::INFINITY,
+            };
+        };
+        if self.sampling.is_greedy() {
+            return Choice {
+                token: most_likely,
+                margin: logits.peak() - logits.largest_besides(most_likely),
+            };
+        }
+        let options = self.sampling.options();
+        let scores = Scores::new(&logits, options.temperature);
+        let mut race = Race::new(&scores, PositionNoise::new(self.key, position));
+        match scores.kept(options) {
+            Some(kept) => race.enter_some(&kept),
+            None => race.enter_all(),
+        }
+        race.finish()
     }
 }
+
+/// The best two perturbed scores so far.
+///
+/// Normalising a law adds the same to every log-probability, which moves neither the argmax nor the
+/// margin: scores serve as log-probabilities.
+struct Race<'a> {
+    scores: &'a Scores<'a>,
+    noise: PositionNoise,
+    winner: TokenId,
+    best: f64,
+    second: f64,
+}
+
+impl<'a> Race<'a> {
+    fn new(scores: &'a Scores<'a>, noise: PositionNoise) -> Self {
+        Self {
+            scores,
+            noise,
+            winner: 0,
+            best: f64::NEG_INFINITY,
+            second: f64::NEG_INFINITY,
+        }
+    }
+
+    /// Enters every id, each once.
+    fn enter_all(&mut self) {
+        let logits = self.scores.logits();
+        // The favourites first: with them in, few of the rest can come second, and so few of the
+        // rest need noise.
+        let favourite = logits.reached_by(FAVOURITES);
+        self.enter_some(&logits.at_least(favourite).collect::<Vec<_>>());
+        for (first, peak, block) in logits.blocks() {
+            self.enter_block(first, peak.min(favourite), block, favourite);
+        }
+    }
+
+    /// Enters those ids of a block whose logit is below `favourite`; none exceeds `peak`.
+    fn enter_block(&mut self, first: TokenId, peak: f32, block: &[f32], favourite: f32) {
+        let cutoff = self.scores.cutoff(self.second - MAX_GUMBEL);
+        let Some(score) = self.scores.of_logit(peak).filter(|_| peak >= cutoff) else {
+            return;
+        };
+        let least = least_word(self.second - score);
+        for (group, values) in (first / LANES..).zip(block.chunks(LANES as usize)) {
+            if values.iter().all(|value| *value < cutoff) {
+                continue;
+            }
+            let ids = group * LANES..;
+            for ((id, value), word) in ids.zip(values).zip(self.noise.words(group)) {
+                if word >= least
+                    && *value < favourite
+                    && let Some(score) = self.scores.of_logit(*value)
+                {
+                    self.enter_word(id, score, word);
+                }
+            }
+        }
+    }
+
+    /// Enters `ids`, each once.
+    fn enter_some(&mut self, ids: &[TokenId]) {
+        for run in ids.chunks(RUN) {
+            let scores = run.iter().filter_map(|id| self.scores.of(*id));
+            let Some(needed) = scores.reduce(f64::max).map(|best| self.second - best) else {
+                continue;
+            };
+            if needed > MAX_GUMBEL {
+                continue;
+            }
+            let least = least_word(needed);
+            for &id in run {
+                let word = self.noise.word(id);
+                if word >= least
+                    && let Some(score) = self.scores.of(id)
+                {
+                    self.enter_word(id, score, word);
+                }
+            }
+        }
+    }
+
+    fn enter_word(&mut self, id: TokenId, score: f64, word: u32) {
+        let perturbed = score + gumbel_of_word(word);
+        if perturbed > self.best || (perturbed == self.best && id < self.winner) {
+            self.second = self.best;
+            self.best = perturbed;
+            self.winner = id;
+        } else if perturbed > self.second {
+            self.second = perturbed;
+        }
+    }
+
+    fn finish(self) -> Choice {
+        Choice {
+            token: self.winner,
+            margin: (self.best - self.second) as f32,
+        }
+    }
+}
+
+/// How many ids enter a race before the rest.
+const FAVOURITES: usize = 32;
+
+/// How many ids of a list share a bound.
+const RUN: usize = 32;

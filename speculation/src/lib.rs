@@ -5,9 +5,12 @@
 //! same request parameters, which is what makes their choices agree.
 
 mod choice;
+mod exponential;
 mod law;
+mod logits;
 mod noise;
 mod sampling;
+mod scores;
 mod verify;
 
 pub use choice::{Choice, Sampler};

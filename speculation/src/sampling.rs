@@ -94,3 +94,77 @@ impl Sampling {
         self.0.temperature == 0.0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut SamplingOptions)) -> Result<Sampling, InvalidSampling> {
+        let mut options = SamplingOptions::default();
+        change(&mut options);
+        Sampling::new(options)
+    }
+
+    fn refused(values: &[f32], field: &'static str, set: fn(&mut SamplingOptions, f32)) {
+        let not_numbers = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
+        for value in values.iter().chain(&not_numbers) {
+            let error = with(|options| set(options, *value)).expect_err("out of range");
+            assert_eq!(error.field, field);
+            assert_eq!(error.value.to_bits(), value.to_bits());
+            let message = format!("{field} must be {}, not {value}", error.requirement);
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn every_value_out_of_range_is_refused_by_name() {
+        refused(&[-1.0, -1e-45, 100.001], "temperature", |options, value| {
+            options.temperature = value;
+        });
+        refused(
+            &[0.0, -0.0, -0.5, 1.000_000_1, 2.0],
+            "top_p",
+            |options, value| {
+                options.top_p = value;
+            },
+        );
+        refused(&[-0.1, 1.000_000_1, 1.5], "min_p", |options, value| {
+            options.min_p = value;
+        });
+    }
+
+    #[test]
+    fn the_ends_of_every_range_are_accepted() {
+        for temperature in [0.0, -0.0, 1e-45, 100.0] {
+            assert!(with(|options| options.temperature = temperature).is_ok());
+        }
+        for top_p in [1e-45, 1.0] {
+            assert!(with(|options| options.top_p = top_p).is_ok());
+        }
+        for min_p in [0.0, 1.0] {
+            assert!(with(|options| options.min_p = min_p).is_ok());
+        }
+        assert!(with(|options| options.top_k = u32::MAX).is_ok());
+    }
+
+    #[test]
+    fn the_default_is_the_models_own_law() {
+        let sampling = Sampling::new(SamplingOptions::default()).expect("valid");
+        let expected = SamplingOptions {
+            temperature: 1.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+        };
+        assert_eq!(*sampling.options(), expected);
+        assert!(!sampling.is_greedy());
+    }
+
+    #[test]
+    fn only_temperature_0_is_greedy() {
+        for (temperature, greedy) in [(0.0, true), (-0.0, true), (1e-45, false)] {
+            let sampling = with(|options| options.temperature = temperature).expect("valid");
+            assert_eq!(sampling.is_greedy(), greedy);
+        }
+    }
+}

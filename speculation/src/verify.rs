@@ -1,4 +1,8 @@
 //! Verification by equality: the `coupled` rule, and greedy as its case without noise.
+//!
+//! The target commits the longest prefix of the draft that it would have chosen itself, and then
+//! its own next choice. Its choices depend on the prefix, its logits, the key and the position
+//! alone, so by induction the text is the one it decodes without any draft.
 
 use crate::TokenId;
 

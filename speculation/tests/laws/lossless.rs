@@ -1,0 +1,104 @@
+//! Speculation changes no text.
+
+use crate::reference::sampling;
+use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use speculation::{NoiseKey, Sampler, TokenId, common_prefix, verify};
+
+const VOCABULARY: usize = 12;
+
+/// A model of the previous two tokens; `bias` makes another of the same family.
+fn logits(text: &[TokenId], model: u64, bias: f32) -> Vec<f32> {
+    let context = text
+        .iter()
+        .rev()
+        .take(2)
+        .fold(0, |sum, id| sum * 31 + u64::from(*id));
+    let mut own = StdRng::seed_from_u64(model ^ context);
+    let mut shared = StdRng::seed_from_u64(context);
+    (0..VOCABULARY)
+        .map(|_| shared.random_range(-2.0..2.0) + bias * own.random_range(-1.0..1.0))
+        .collect()
+}
+
+/// Decodes token by token from `text`.
+fn decode(
+    sampler: &Sampler,
+    text: &[TokenId],
+    count: usize,
+    model: u64,
+    bias: f32,
+) -> Vec<TokenId> {
+    let mut text = text.to_vec();
+    let start = text.len();
+    for _ in 0..count {
+        let row = logits(&text, model, bias);
+        text.push(sampler.choose(&row, text.len() as u64).token);
+    }
+    text.split_off(start)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_text_is_the_targets_own_whatever_the_draft(
+        seed: u64,
+        temperature in prop_oneof![Just(0.0_f32), 0.2_f32..1.5],
+        top_p in prop_oneof![Just(1.0_f32), 0.5_f32..1.0],
+        bias in 0.0_f32..2.0,
+        lengths in prop::collection::vec(0_usize..6, 20),
+    ) {
+        let sampler = Sampler {
+            sampling: sampling(temperature, 0, top_p, 0.0),
+            key: NoiseKey::from_seed(seed),
+        };
+        let mut text = vec![1, 2, 3];
+        for k in lengths {
+            let draft = decode(&sampler, &text, k, seed.wrapping_add(1), bias);
+            let choices: Vec<_> = (0..=k)
+                .map(|row| {
+                    let prefix = [&text[..], &draft[..row]].concat();
+                    sampler.choose(&logits(&prefix, seed, bias), prefix.len() as u64).token
+                })
+                .collect();
+            let verdict = verify(&draft, &choices);
+            text.extend(&draft[..verdict.accepted]);
+            text.push(verdict.next);
+        }
+        let plain = decode(&sampler, &[1, 2, 3], text.len() - 3, seed, bias);
+        prop_assert_eq!(&text[3..], plain);
+    }
+
+    #[test]
+    fn an_equal_draft_is_accepted_whole(seed: u64, temperature in 0.0_f32..1.5, k in 0_usize..6) {
+        let sampler = Sampler {
+            sampling: sampling(temperature, 0, 1.0, 0.0),
+            key: NoiseKey::from_seed(seed),
+        };
+        let choices = decode(&sampler, &[1], k + 1, seed, 1.0);
+        let verdict = verify(&choices[..k], &choices);
+        prop_assert_eq!((verdict.accepted, verdict.next), (k, choices[k]));
+    }
+
+    #[test]
+    fn a_verdict_commits_the_targets_choices_up_to_the_first_difference(
+        draft in prop::collection::vec(0_u32..3, 0..8),
+        choices in prop::collection::vec(0_u32..3, 9),
+    ) {
+        let choices = &choices[..=draft.len()];
+        let verdict = verify(&draft, choices);
+        prop_assert_eq!(&draft[..verdict.accepted], &choices[..verdict.accepted]);
+        prop_assert_eq!(verdict.next, choices[verdict.accepted]);
+        prop_assert_ne!(draft.get(verdict.accepted), Some(&verdict.next));
+        prop_assert_eq!(verdict.accepted, common_prefix(&draft, choices));
+        prop_assert_eq!(verdict.accepted, common_prefix(choices, &draft));
+    }
+}
+
+#[test]
+#[should_panic(expected = "one choice per row")]
+fn a_verdict_without_a_choice_for_every_row_is_refused() {
+    verify(&[1, 2], &[1, 2]);
+}
