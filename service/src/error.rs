@@ -4,7 +4,7 @@
 //! the class. Diagnostics for operators belong in logs, not in [`Error::message`].
 
 use std::time::Duration;
-use tonic::{Code, Status};
+use tonic::{Code, Status, TimeoutExpired};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
 /// The domain of the reasons below, as `google.rpc.ErrorInfo` names it.
@@ -97,6 +97,7 @@ impl Error {
             Code::Unavailable => Class::Unavailable,
             Code::DeadlineExceeded => Class::Deadline,
             Code::FailedPrecondition => Class::Mismatch,
+            Code::Cancelled if is_timeout(status) => Class::Deadline,
             _ if is_transport_failure(status) => Class::Unavailable,
             _ => Class::Internal,
         };
@@ -137,6 +138,21 @@ fn violated_field(details: &ErrorDetails) -> String {
 /// True where `status` never came over the wire: only a failure on this side has a source.
 fn is_transport_failure(status: &Status) -> bool {
     std::error::Error::source(status).is_some()
+}
+
+/// True where `status`, which says cancelled, stands for a deadline that passed. tonic reports one
+/// so on either side: the server plainly, the client with a source that tells it from a lost
+/// connection.
+fn is_timeout(status: &Status) -> bool {
+    let mut cause = std::error::Error::source(status);
+    let is_plain = cause.is_none();
+    while let Some(error) = cause {
+        if error.is::<TimeoutExpired>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    is_plain
 }
 
 #[cfg(test)]
@@ -205,6 +221,7 @@ mod tests {
                 },
             ),
             (Status::unimplemented("x"), Class::Internal),
+            (Status::cancelled("Timeout expired"), Class::Deadline),
             (
                 Status::from_error(Box::new(std::io::Error::other("connection reset"))),
                 Class::Unavailable,

@@ -61,7 +61,44 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
     use tokio::sync::oneshot;
+
+    /// Where a test reads what was logged.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic holds it").write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_logged_with_the_name_of_its_task() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        // Holds for this thread, which runs all tasks of this test.
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let tasks = Tasks::new();
+        tasks.spawn("link", async { panic!("row {} is missing", 7) });
+        tasks.finished().await;
+        let log = String::from_utf8(log.0.lock().expect("no panic holds it").clone());
+        let log = log.expect("utf-8");
+        assert!(
+            log.contains("link") && log.contains("row 7 is missing"),
+            "{log}"
+        );
+    }
 
     #[tokio::test]
     async fn a_panic_ends_its_own_task_alone() {

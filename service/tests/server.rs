@@ -197,7 +197,8 @@ async fn a_call_that_outlives_the_grace_is_cut_off() {
     server.shutdown.cancel();
     let error = server.ended().await.expect_err("a call is open");
     assert_eq!(error.downcast_ref(), Some(&GraceExpired(grace)));
-    let status = call.answers.message().await.expect_err("cut off");
+    let last = tokio::time::timeout(PATIENCE, call.answers.message()).await;
+    let status = last.expect("in time").expect_err("cut off");
     assert_eq!(
         Error::from_status(&status).class,
         Class::Unavailable,
@@ -227,6 +228,24 @@ async fn a_peer_that_does_not_exist_is_unavailable() {
     assert_eq!(
         Error::from_status(&status).class,
         Class::Unavailable,
+        "{status:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_answer_in_time_is_a_deadline() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let address = silent.local_addr().expect("address");
+    let channel = client::channel(&format!("http://{address}")).expect("address");
+    let mut request = tonic::Request::new(about(""));
+    request.set_timeout(Duration::from_millis(50));
+    let status = HealthClient::new(channel)
+        .check(request)
+        .await
+        .expect_err("silence");
+    assert_eq!(
+        Error::from_status(&status).class,
+        Class::Deadline,
         "{status:?}"
     );
 }

@@ -158,11 +158,10 @@ mod tests {
         theirs.write_all(b"x").await.expect("write");
         assert_eq!(ours.read_u8().await.expect("open"), b'x');
 
-        let (read, ()) = tokio::join!(ours.read_u8(), async { cut_off.cancel() });
-        assert_eq!(
-            read.expect_err("cut off").kind(),
-            ErrorKind::ConnectionAborted
-        );
+        let read = tokio::time::timeout(Duration::from_secs(30), ours.read_u8());
+        let (read, ()) = tokio::join!(read, async { cut_off.cancel() });
+        let read = read.expect("woken in time").expect_err("cut off");
+        assert_eq!(read.kind(), ErrorKind::ConnectionAborted);
         let write = ours.write_all(b"y").await;
         assert_eq!(
             write.expect_err("cut off").kind(),

@@ -74,3 +74,31 @@ fn not_serving() -> HealthCheckResponse {
         status: WireStatus::from(ServingStatus::NotServing).into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_check_during_shutdown_says_not_serving_whatever_was_reported() {
+        let shutdown = CancellationToken::new();
+        let reporter = HealthReporter::new();
+        let health = UntilShutdown {
+            reported: HealthService::from_health_reporter(reporter.clone()),
+            shutdown: shutdown.clone(),
+        };
+        let check = async |service: &str| {
+            let service = service.to_owned();
+            let request = Request::new(HealthCheckRequest { service });
+            let answer = health.check(request).await;
+            answer.map(|answer| answer.into_inner().status())
+        };
+        assert_eq!(check("").await.expect("known"), WireStatus::Serving);
+        shutdown.cancel();
+        reporter
+            .set_service_status("", ServingStatus::Serving)
+            .await;
+        assert_eq!(check("").await.expect("known"), WireStatus::NotServing);
+        check("nobody").await.expect_err("still unknown");
+    }
+}
