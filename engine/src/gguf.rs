@@ -14,11 +14,11 @@ use candle_core::quantized::{QStorage, QTensor, gguf_file};
 use header::Header;
 use memmap2::Mmap;
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A GGUF file: its metadata, and its tensors in place.
-#[derive(Debug)]
 pub struct GgufFile {
     path: PathBuf,
     bytes: Mmap,
@@ -160,6 +160,19 @@ impl GgufFile {
     fn required(&self, key: &str) -> Result<&gguf_file::Value, LoadError> {
         self.metadata(key)
             .ok_or_else(|| self.invalid(format!("{key} is absent")))
+    }
+}
+
+impl fmt::Debug for GgufFile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The metadata holds whole vocabularies.
+        formatter
+            .debug_struct("GgufFile")
+            .field("path", &self.path)
+            .field("bytes", &self.bytes.len())
+            .field("keys", &self.header.metadata.len())
+            .field("tensors", &self.header.tensors.len())
+            .finish_non_exhaustive()
     }
 }
 

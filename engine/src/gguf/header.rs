@@ -25,14 +25,12 @@ const MAX_DEPTH: usize = 4;
 const MAX_ELEMENTS: usize = 1 << 23;
 
 /// What the header says, checked.
-#[derive(Debug)]
 pub(super) struct Header {
     pub(super) metadata: HashMap<String, Value>,
     pub(super) tensors: HashMap<String, Place>,
 }
 
 /// Where a tensor lies.
-#[derive(Debug)]
 pub(super) struct Place {
     pub(super) dtype: GgmlDType,
     /// Rows first; GGUF has it the other way round.
@@ -42,7 +40,6 @@ pub(super) struct Place {
 }
 
 /// Why a file is not taken.
-#[derive(Debug)]
 pub(super) enum Refusal {
     Invalid(String),
     Unsupported(String),

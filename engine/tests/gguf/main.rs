@@ -5,83 +5,21 @@
     reason = "in helpers of tests too, a failure is the test's"
 )]
 
+mod configurations;
+mod handmade;
+
 use candle_core::Device;
 use candle_core::quantized::GgmlDType;
 use engine::gguf::GgufFile;
 use engine::tiny::TinyModel;
-use engine::{DecoderConfig, Family, LoadError, Vocabulary};
+use engine::{DecoderConfig, LoadError, Vocabulary};
+use handmade::{Handmade, assert_contains, open_bytes, tiny};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tempfile::TempDir;
-
-/// A GGUF file put together by hand.
-#[derive(Default)]
-struct Handmade {
-    keys: Vec<u8>,
-    key_count: u64,
-    tensors: Vec<u8>,
-    tensor_count: u64,
-}
-
-impl Handmade {
-    fn key(mut self, name: &str, tag: u32, value: &[u8]) -> Self {
-        string(&mut self.keys, name);
-        self.keys.extend(tag.to_le_bytes());
-        self.keys.extend(value);
-        self.key_count += 1;
-        self
-    }
-
-    fn tensor(mut self, name: &str, dimensions: &[u64], dtype: u32, offset: u64) -> Self {
-        string(&mut self.tensors, name);
-        self.tensors.extend((dimensions.len() as u32).to_le_bytes());
-        for length in dimensions {
-            self.tensors.extend(length.to_le_bytes());
-        }
-        self.tensors.extend(dtype.to_le_bytes());
-        self.tensors.extend(offset.to_le_bytes());
-        self.tensor_count += 1;
-        self
-    }
-
-    /// Opens it with `data` bytes of tensor data behind the header.
-    fn open(&self, data: usize) -> Result<GgufFile, LoadError> {
-        let mut bytes = b"GGUF".to_vec();
-        bytes.extend(3u32.to_le_bytes());
-        bytes.extend(self.tensor_count.to_le_bytes());
-        bytes.extend(self.key_count.to_le_bytes());
-        bytes.extend(&self.keys);
-        bytes.extend(&self.tensors);
-        bytes.resize(bytes.len().next_multiple_of(32) + data, 7);
-        open_bytes(&bytes)
-    }
-
-    fn refusal(&self, data: usize) -> String {
-        self.open(data).expect_err("to be refused").to_string()
-    }
-}
-
-fn string(bytes: &mut Vec<u8>, text: &str) {
-    bytes.extend((text.len() as u64).to_le_bytes());
-    bytes.extend(text.as_bytes());
-}
-
-fn open_bytes(bytes: &[u8]) -> Result<GgufFile, LoadError> {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("handmade.gguf");
-    fs::write(&path, bytes).unwrap();
-    GgufFile::open(&path)
-}
-
-fn tiny(model: &TinyModel) -> (TempDir, PathBuf) {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("tiny.gguf");
-    model.write(&path).unwrap();
-    (folder, path)
-}
 
 fn one_layer() -> TinyModel {
     TinyModel {
@@ -97,13 +35,6 @@ fn read_all(path: &Path) -> Result<(DecoderConfig, Vocabulary), LoadError> {
         DecoderConfig::from_gguf(&file)?,
         Vocabulary::from_gguf(&file)?,
     ))
-}
-
-#[track_caller]
-fn assert_contains(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{part:?} is not in {text:?}");
-    }
 }
 
 #[test]
@@ -366,112 +297,4 @@ fn damaged_files_never_panic() {
     println!("read {read}, refused {refused}");
     assert!(refused > 200, "the damage was felt");
     read_all(&path).expect("the file is whole again");
-}
-
-#[test]
-fn configurations_are_read_from_both_families() {
-    for family in [Family::Llama, Family::Qwen2] {
-        let (_folder, path) = tiny(&TinyModel {
-            family,
-            padding: 5,
-            ..TinyModel::default()
-        });
-        let config = DecoderConfig::from_gguf(&GgufFile::open(&path).unwrap()).unwrap();
-        assert_eq!(config.family, family);
-        assert_eq!((config.hidden, config.layers), (128, 2));
-        assert_eq!((config.heads, config.kv_heads, config.head_dim), (4, 2, 32));
-        assert_eq!(config.context_length, 4096);
-        assert_eq!(config.vocabulary_rows, 256 + 48 + 3 + 5);
-        assert_eq!(config.rope_base, 10_000.0);
-        assert!((config.norm_epsilon - 1e-5).abs() < 1e-9);
-    }
-}
-
-/// A handmade file of a valid configuration, less the key `without`.
-fn configured(without: &str) -> Handmade {
-    let counts = [
-        ("llama.context_length", 64u32),
-        ("llama.embedding_length", 32),
-        ("llama.block_count", 1),
-        ("llama.feed_forward_length", 64),
-        ("llama.attention.head_count", 4),
-        ("llama.attention.head_count_kv", 2),
-        ("llama.rope.dimension_count", 8),
-    ];
-    let mut architecture = Vec::new();
-    string(&mut architecture, "llama");
-    let mut file = Handmade::default().tensor("token_embd.weight", &[32, 4], 0, 0);
-    if without != "general.architecture" {
-        file = file.key("general.architecture", 8, &architecture);
-    }
-    for (key, count) in counts {
-        if key != without {
-            file = file.key(key, 4, &count.to_le_bytes());
-        }
-    }
-    let epsilon = "llama.attention.layer_norm_rms_epsilon";
-    if epsilon != without {
-        file = file.key(epsilon, 6, &1e-5f32.to_le_bytes());
-    }
-    file
-}
-
-#[test]
-fn absurd_configurations_are_refused_by_key() {
-    DecoderConfig::from_gguf(&configured("").open(512).unwrap()).unwrap();
-    for key in [
-        "general.architecture",
-        "llama.context_length",
-        "llama.embedding_length",
-        "llama.block_count",
-        "llama.feed_forward_length",
-        "llama.attention.head_count",
-        "llama.attention.layer_norm_rms_epsilon",
-    ] {
-        let refusal = DecoderConfig::from_gguf(&configured(key).open(512).unwrap()).unwrap_err();
-        assert_contains(&refusal.to_string(), &[key, "absent"]);
-    }
-    for (key, count) in [
-        ("llama.context_length", 0),
-        ("llama.context_length", u32::MAX),
-        ("llama.embedding_length", 33),
-        ("llama.block_count", 0),
-        ("llama.block_count", u32::MAX),
-        ("llama.feed_forward_length", 0),
-        ("llama.attention.head_count", 0),
-        ("llama.attention.head_count", 3),
-        ("llama.attention.head_count", 32),
-        ("llama.attention.head_count_kv", 0),
-        ("llama.attention.head_count_kv", 3),
-        ("llama.attention.key_length", 7),
-        ("llama.attention.value_length", 4),
-        ("llama.rope.dimension_count", 4),
-        ("llama.rope.freq_base", 0),
-        ("llama.rope.scaling.factor", 2),
-        ("llama.attention.sliding_window", 16),
-        ("llama.expert_count", 8),
-    ] {
-        let file = configured(key).key(key, 4, &count.to_le_bytes());
-        let refusal = DecoderConfig::from_gguf(&file.open(512).unwrap()).unwrap_err();
-        let named = match key {
-            // Shows as an embedding of other rows.
-            "llama.embedding_length" => "embedding_length of 33",
-            other => other,
-        };
-        assert_contains(&refusal.to_string(), &[named]);
-    }
-    let scaled = configured("").tensor("rope_freqs.weight", &[4], 0, 512);
-    let refusal = DecoderConfig::from_gguf(&scaled.open(1024).unwrap()).unwrap_err();
-    assert!(matches!(refusal, LoadError::Unsupported { .. }));
-    assert_contains(&refusal.to_string(), &["rope_freqs.weight"]);
-}
-
-#[test]
-fn other_architectures_are_named_with_what_is_supported() {
-    let mut architecture = Vec::new();
-    string(&mut architecture, "mamba");
-    let file = configured("general.architecture").key("general.architecture", 8, &architecture);
-    let refusal = DecoderConfig::from_gguf(&file.open(512).unwrap()).unwrap_err();
-    assert!(matches!(refusal, LoadError::Unsupported { .. }));
-    assert_contains(&refusal.to_string(), &["mamba", "llama", "qwen2"]);
 }
