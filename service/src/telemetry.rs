@@ -1,6 +1,7 @@
 //! Logs, on standard error.
 
 use crate::config::ConfigError;
+use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
 /// How to log.
@@ -33,6 +34,7 @@ pub fn init(options: &LogOptions) -> Result<(), ConfigError> {
         .map_err(|error| ConfigError(format!("--log `{}`: {error}", options.log)))?;
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     let started = match options.log_format {
         LogFormat::Text => logs.try_init(),

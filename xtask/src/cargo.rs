@@ -31,14 +31,12 @@ pub(crate) fn command() -> Command {
     command
 }
 
-/// Builds the programs of `packages` and says where they are, by name.
-pub(crate) fn build_programs(packages: &[&str]) -> Result<BTreeMap<String, PathBuf>> {
+/// Builds all programs and says where they are, by name. A selection of packages would have the
+/// dependencies built once more, with that selection's features.
+pub(crate) fn build_programs() -> Result<BTreeMap<String, PathBuf>> {
     let mut command = command();
-    command.args(["build", "--release"]);
+    command.args(["build", "--release", "--workspace", "--bins"]);
     command.arg("--message-format=json-render-diagnostics");
-    for package in packages {
-        command.args(["--package", package]);
-    }
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()

@@ -50,9 +50,9 @@ pub(crate) struct Options {
 
 /// Runs the demo. Fails where speculation changed the text.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    eprintln!("building the programs");
-    let programs = cargo::build_programs(&["coordinator", "target-worker", "draft-worker"])?;
     models::fetch_all(std::slice::from_ref(&options.preset))?;
+    eprintln!("building the programs");
+    let programs = cargo::build_programs()?;
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -87,7 +87,7 @@ async fn session(cluster: &mut Cluster, options: &Options) -> Result<ExitCode> {
         cluster.show_addresses();
         tokio::select! {
             interrupted = process::interrupted() => interrupted?,
-            ended = cluster.any_end() => ended?,
+            watched = cluster.report_ends() => watched?,
         }
     }
     Ok(if report.identical {
