@@ -43,7 +43,6 @@ pub(crate) async fn serve(
             },
             () = shutdown.cancelled(), if !stream.draining => stream.draining = true,
         }
-        // What is ready together shares a frame.
         stream.settle_ready();
         if let Some(event) = stream.answers() {
             // Waits while the coordinator does not read; then its commands are not taken either.
@@ -215,7 +214,10 @@ impl ProposeStream {
         }
     }
 
+    /// Settles what is ready, to share a frame. New work asks the engine here for what it needs:
+    /// under a hold, so that what one frame wants is drafted in the same steps.
     fn settle_ready(&mut self) {
+        let _hold = self.served.engine.hold();
         while let Some(Some(done)) = self.work.next().now_or_never() {
             self.settle(done);
         }

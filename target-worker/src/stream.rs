@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{Mutex, mpsc};
+use tokio::task::coop::unconstrained;
 use tonic::Status;
 use worker::{Fault, Limits, Opening, Sequences, Served};
 
@@ -49,6 +50,7 @@ pub(crate) async fn serve(
             },
             () = shutdown.cancelled(), if !stream.draining => stream.draining = true,
         }
+        stream.settle_ready();
         for event in stream.answers() {
             let event = TargetEvent { event: Some(event) };
             // Waits while the coordinator does not read; then its commands are not taken either.
@@ -157,7 +159,7 @@ impl VerifyStream {
         Ok(())
     }
 
-    /// Starts on all items at once, so that the engine computes them in one step.
+    /// Starts on all items together.
     fn verify(&mut self, batch: VerifyBatch) {
         let (begun, step) = (Instant::now(), batch.step);
         let mut seen = HashSet::new();
@@ -174,7 +176,8 @@ impl VerifyStream {
             Done::Verified {
                 step,
                 begun,
-                outcomes: join_all(items).await,
+                // All items ask at once, however many: none is put off for fairness.
+                outcomes: unconstrained(join_all(items)).await,
             }
         };
         self.work.push(work.boxed());
@@ -238,7 +241,10 @@ impl VerifyStream {
         }
     }
 
+    /// Settles what is ready. New work asks the engine here for what it needs: under a hold, so that
+    /// a batch is computed in one step.
     fn settle_ready(&mut self) {
+        let _hold = self.served.engine.hold();
         while let Some(Some(done)) = self.work.next().now_or_never() {
             self.settle(done);
         }

@@ -59,6 +59,13 @@ pub struct Sequence {
     unanswered: Option<usize>,
 }
 
+/// Keeps an engine from beginning a step while it lives; see [`Engine::hold`].
+#[derive(Debug)]
+#[must_use = "the engine goes on as soon as this is dropped"]
+pub struct Hold {
+    shared: Arc<Shared>,
+}
+
 /// What all handles of an engine share. The thread holds none of it but `dropped`: it would keep
 /// its own channel open otherwise.
 #[derive(Debug)]
@@ -69,6 +76,8 @@ struct Shared {
     open: AtomicUsize,
     next_id: AtomicU64,
     dropped: Arc<DroppedIds>,
+    /// [`Hold`]s that live.
+    holds: Arc<AtomicUsize>,
 }
 
 /// What the handle and the thread both see of a sequence.
@@ -94,7 +103,7 @@ struct DroppedIds(Mutex<Vec<u64>>);
 #[derive(Debug)]
 enum Message {
     Run(Command),
-    /// Look at the dropped ids.
+    /// Look at the dropped ids and at the holds.
     Wake,
 }
 
@@ -118,8 +127,15 @@ impl Engine {
         let places = options.max_sequences.saturating_mul(2).saturating_add(16);
         let (messages, receiver) = mpsc::channel(places.min(Semaphore::MAX_PERMITS));
         let dropped = Arc::new(DroppedIds::default());
+        let holds = Arc::new(AtomicUsize::new(0));
         let shape = model.shape().clone();
-        worker::spawn(model, options.clone(), receiver, Arc::clone(&dropped))?;
+        worker::spawn(
+            model,
+            options.clone(),
+            receiver,
+            Arc::clone(&dropped),
+            Arc::clone(&holds),
+        )?;
         Ok(Self {
             shared: Arc::new(Shared {
                 shape,
@@ -128,6 +144,7 @@ impl Engine {
                 open: AtomicUsize::new(0),
                 next_id: AtomicU64::new(0),
                 dropped,
+                holds,
             }),
         })
     }
@@ -145,6 +162,17 @@ impl Engine {
     /// Ends when the engine has stopped by itself: its model crashed.
     pub async fn stopped(&self) {
         self.shared.messages.closed().await;
+    }
+
+    /// Keeps the engine from beginning a step until the hold is dropped, so that all that is asked
+    /// for meanwhile is computed together: an idle engine would begin on the first of several calls
+    /// alone. A step that runs goes on. Everybody waits for a hold, so it must be short: never keep
+    /// one across an await.
+    pub fn hold(&self) -> Hold {
+        self.shared.holds.fetch_add(1, Ordering::SeqCst);
+        Hold {
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Opens an empty sequence whose tokens `sampler` chooses.
@@ -259,6 +287,14 @@ impl Drop for Sequence {
             // Full: the thread is awake. Closed: it has freed everything.
             let _ = self.shared.messages.try_send(Message::Wake);
         }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.shared.holds.fetch_sub(1, Ordering::SeqCst);
+        // Full: the thread has messages to take, and looks again after each.
+        let _ = self.shared.messages.try_send(Message::Wake);
     }
 }
 

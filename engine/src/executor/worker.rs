@@ -14,7 +14,10 @@ use std::{
     collections::{HashMap, VecDeque},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
 };
 use tokio::sync::mpsc;
@@ -27,6 +30,8 @@ pub(super) struct Executor {
     pool: KvPool,
     messages: mpsc::Receiver<Message>,
     dropped: Arc<DroppedIds>,
+    /// While this is not 0, no step begins.
+    holds: Arc<AtomicUsize>,
     /// Sequences without a job, by id.
     pub(super) idle: HashMap<u64, Idle>,
     /// Jobs that wait for room in the cache, in order of arrival.
@@ -43,6 +48,7 @@ pub(super) fn spawn(
     options: EngineOptions,
     messages: mpsc::Receiver<Message>,
     dropped: Arc<DroppedIds>,
+    holds: Arc<AtomicUsize>,
 ) -> io::Result<()> {
     let executor = Executor {
         pool: KvPool::new(model.shape().kv, options.cache_bytes),
@@ -50,6 +56,7 @@ pub(super) fn spawn(
         options,
         messages,
         dropped,
+        holds,
         idle: HashMap::new(),
         waiting: VecDeque::new(),
         running: Vec::new(),
@@ -77,10 +84,12 @@ impl Executor {
         }
     }
 
-    /// Takes everything queued; sleeps before where there is nothing to do. False where there
-    /// never will be.
+    /// Takes everything queued; sleeps before where there is nothing to do, or where the engine is
+    /// held. False where there never will be anything.
     fn receive(&mut self) -> bool {
-        if self.running.is_empty() && self.waiting.is_empty() {
+        let mut has_work = !self.running.is_empty() || !self.waiting.is_empty();
+        while !has_work || self.holds.load(Ordering::SeqCst) > 0 {
+            has_work = true;
             match self.messages.blocking_recv() {
                 Some(message) => self.accept(message),
                 None => return false,

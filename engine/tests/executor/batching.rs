@@ -67,6 +67,38 @@ async fn decoding_on_its_own_is_scoring_again_and_again() {
 }
 
 #[tokio::test]
+async fn what_is_asked_for_under_a_hold_is_computed_together() {
+    let (engine, mut steering) = steered(options());
+    steering.let_go();
+    let mut sequences: Vec<_> = (0..8).map(|_| engine.open(greedy()).unwrap()).collect();
+    // Often, since an engine that is not held might be slow enough to take all calls by luck.
+    for length in 0..300 {
+        let mut calls = Vec::new();
+        let hold = engine.hold();
+        for sequence in &mut sequences {
+            calls.push(begin(sequence.score(length, vec![5], 1)).await);
+        }
+        drop(hold);
+        assert_eq!(steering.begun().await, [1; 8], "at length {length}");
+        for call in calls {
+            within(call).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn work_goes_on_after_a_hold_under_which_nothing_was_asked_for() {
+    let (engine, mut steering) = steered(options());
+    let mut sequence = engine.open(greedy()).unwrap();
+    let call = begin(sequence.generate(0, prompt(1, 5), 3)).await;
+    assert_eq!(steering.begun().await, [5]);
+    let hold = engine.hold();
+    steering.let_go();
+    drop(hold);
+    assert_eq!(within(call).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
 async fn sequences_in_one_batch_do_not_touch_each_other() {
     let (engine, mut steering) = steered(options());
     let samplers: Vec<_> = (0..4).map(|key| sampler(1.0, key)).collect();
