@@ -81,36 +81,29 @@ impl DraftLink {
         let proposing = self.client.propose(ReceiverStream::new(outgoing));
         let incoming = call(CALL_DEADLINE, proposing).await?.into_inner();
 
-        let worker = self.worker;
-        let reset = CancellationToken::new();
+        let (worker, reset) = (self.worker, CancellationToken::new());
         let session = Session {
             commands,
             reset: reset.clone(),
         };
-        let limits = DraftLimits {
-            max_sequences: description.max_sequences as usize,
-            max_draft_tokens: description.max_draft_tokens as usize,
-            context_length: description.context_length as usize,
-            tokenizer_size: target.tokenizer_size,
-        };
-        if self
-            .events
-            .send(LinkEvent::DraftUp(worker, session, limits))
-            .await
-            .is_err()
-        {
+        let up = LinkEvent::DraftUp(worker, session, limits(target, &description));
+        if self.events.send(up).await.is_err() {
             return Ok(());
         }
+        let ModelDescription {
+            model_id, device, ..
+        } = &description;
         tracing::info!(
             worker,
             url = self.url,
-            model = description.model_id,
-            device = description.device,
+            model = model_id,
+            device,
             "draft worker usable"
         );
         backoff.reset();
+        let wrap = |event| LinkEvent::Draft(worker, event);
         let error = tokio::select! {
-            error = relay(incoming, &reset, &self.events, |event| LinkEvent::Draft(worker, event)) => error,
+            error = relay(incoming, &reset, &self.events, wrap) => error,
             error = replaced(&mut self.served, target) => error,
         };
         match self.events.send(LinkEvent::DraftDown(worker)).await {
@@ -155,6 +148,15 @@ impl DraftLink {
             tracing::debug!(worker, url, %error, "draft worker still not connected");
         }
         tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+fn limits(target: &Model, description: &ModelDescription) -> DraftLimits {
+    DraftLimits {
+        max_sequences: description.max_sequences as usize,
+        max_draft_tokens: description.max_draft_tokens as usize,
+        context_length: description.context_length as usize,
+        tokenizer_size: target.tokenizer_size,
     }
 }
 

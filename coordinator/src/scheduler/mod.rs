@@ -7,10 +7,12 @@
 
 mod drafts;
 mod frames;
+mod opening;
 mod sequence;
 #[cfg(test)]
 mod simulation;
 mod target;
+mod verification;
 
 use crate::commit::{Delta, FinishReason};
 use crate::request::ValidRequest;

@@ -2,9 +2,9 @@
 
 use super::{Law, SequenceId, VOCABULARY};
 use proto::v1::{
-    CloseReason, Closed, DraftCommand, DraftEvent, DraftOpened, Proposal, TargetCommand,
-    TargetEvent, TargetOpened, Verdict, VerdictBatch, VerifyItem, target_command::Command,
-    target_event::Event,
+    CloseReason, Closed, DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal,
+    TargetCommand, TargetEvent, TargetOpened, Verdict, VerdictBatch, VerifyItem,
+    target_command::Command, target_event::Event,
 };
 use rand::Rng as _;
 use rand::rngs::StdRng;
@@ -203,62 +203,10 @@ impl FakeDraft {
         self.told += 1;
         let mut event = DraftEvent::default();
         for open in command.opens {
-            assert!(
-                !self.held.contains_key(&open.sequence),
-                "a sequence is opened once"
-            );
-            if let Some(reason) = self.refuses.pop_front() {
-                event.closed.push(closed(open.sequence, open.epoch, reason));
-                continue;
-            }
-            assert!(self.held.len() < self.max_sequences, "the limit is kept");
-            event.opened.push(DraftOpened {
-                sequence: open.sequence,
-                epoch: open.epoch,
-                base_len: open.token_ids.len() as u32,
-            });
-            self.held
-                .insert(open.sequence, (open.epoch, open.token_ids));
+            self.open(open, &mut event);
         }
         for commit in command.commits {
-            let Some((epoch, tokens)) = self.held.get_mut(&commit.sequence) else {
-                continue;
-            };
-            if *epoch != commit.epoch {
-                assert!(commit.epoch < *epoch, "epochs grow");
-                continue;
-            }
-            assert_eq!(
-                commit.base_len as usize,
-                tokens.len(),
-                "no token is left out or sent twice"
-            );
-            assert!(!commit.token_ids.is_empty() && (1..=8).contains(&commit.want));
-            tokens.extend(commit.token_ids);
-            let mut guess = tokens.clone();
-            let want = commit.want
-                + if self.garbage {
-                    random.random_range(0..30)
-                } else {
-                    0
-                };
-            for _ in 0..want {
-                let right = random.random_bool(self.agreement);
-                let wrong = 1 + law.next(&guess) % (VOCABULARY - 1);
-                let unknown = self.garbage && random.random_bool(0.2);
-                guess.push(match (unknown, right) {
-                    (true, _) => TokenId::MAX,
-                    (false, true) => law.next(&guess),
-                    (false, false) => wrong,
-                });
-            }
-            event.proposals.push(Proposal {
-                sequence: commit.sequence,
-                epoch: *epoch,
-                base_len: tokens.len() as u32,
-                draft_ids: guess[tokens.len()..].to_vec(),
-                compute_us: 1,
-            });
+            event.proposals.extend(self.commit(commit, law, random));
         }
         for id in command.closes {
             self.held.remove(&id);
@@ -266,6 +214,67 @@ impl FakeDraft {
         self.said.push(event.clone());
         self.outbox.push_back(event);
         true
+    }
+
+    fn open(&mut self, open: DraftOpen, event: &mut DraftEvent) {
+        let (sequence, epoch) = (open.sequence, open.epoch);
+        assert!(
+            !self.held.contains_key(&sequence),
+            "a sequence is opened once"
+        );
+        if let Some(reason) = self.refuses.pop_front() {
+            event.closed.push(closed(sequence, epoch, reason));
+            return;
+        }
+        assert!(self.held.len() < self.max_sequences, "the limit is kept");
+        event.opened.push(DraftOpened {
+            sequence,
+            epoch,
+            base_len: open.token_ids.len() as u32,
+        });
+        self.held.insert(sequence, (epoch, open.token_ids));
+    }
+
+    fn commit(&mut self, commit: DraftCommit, law: &Law, random: &mut StdRng) -> Option<Proposal> {
+        let (epoch, tokens) = self.held.get_mut(&commit.sequence)?;
+        if *epoch != commit.epoch {
+            assert!(commit.epoch < *epoch, "epochs grow");
+            return None;
+        }
+        assert_eq!(
+            commit.base_len as usize,
+            tokens.len(),
+            "no token is left out or sent twice"
+        );
+        assert!(!commit.token_ids.is_empty() && (1..=8).contains(&commit.want));
+        tokens.extend(commit.token_ids);
+        let (epoch, tokens) = (*epoch, tokens.clone());
+        let surplus = if self.garbage {
+            random.random_range(0..30)
+        } else {
+            0
+        };
+        let mut guess = tokens.clone();
+        for _ in 0..commit.want + surplus {
+            guess.push(self.guess(&guess, law, random));
+        }
+        Some(Proposal {
+            sequence: commit.sequence,
+            epoch,
+            base_len: tokens.len() as u32,
+            draft_ids: guess[tokens.len()..].to_vec(),
+            compute_us: 1,
+        })
+    }
+
+    fn guess(&self, prefix: &[TokenId], law: &Law, random: &mut StdRng) -> TokenId {
+        if self.garbage && random.random_bool(0.2) {
+            TokenId::MAX
+        } else if random.random_bool(self.agreement) {
+            law.next(prefix)
+        } else {
+            1 + law.next(prefix) % (VOCABULARY - 1)
+        }
     }
 
     pub(super) fn drop_one(&mut self) {

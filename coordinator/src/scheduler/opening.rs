@@ -1,0 +1,170 @@
+//! Sequences come to the target and leave it: opened, lost, opened again, closed.
+
+use super::sequence::AtTarget;
+use super::{Scheduler, SequenceId};
+use crate::commit::Origin;
+use proto::v1::{
+    CloseReason, Closed, TargetClose, TargetOpen, TargetOpened, target_command::Command,
+};
+use service::Class;
+use std::time::{Duration, Instant};
+
+/// How often the target may lose one sequence between verdicts before its request fails.
+pub(super) const MAX_LOSSES: u32 = 5;
+
+/// The pause before the second attempt to open a sequence; doubled for each further one.
+const REOPEN_PAUSE: Duration = Duration::from_millis(50);
+
+/// Prefill that is under way may take this long per token on top of every deadline. Far more than
+/// any usable target takes: a hung one is to be found out, a slow one not to be punished.
+const PREFILL_ALLOWANCE: Duration = Duration::from_millis(100);
+
+/// When a client that was turned away may try again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+impl Scheduler {
+    /// Opens sequences at the target, oldest first, as many as it takes.
+    pub(super) fn open_at_target(&mut self, now: Instant) {
+        let Some(limits) = self.target.limits else {
+            return;
+        };
+        let held =
+            |sequence: &&super::Sequence| !matches!(sequence.at_target, AtTarget::Absent { .. });
+        let mut room = limits
+            .max_sequences
+            .saturating_sub(self.sequences.values().filter(held).count());
+        for id in self.ids() {
+            if room == 0 {
+                break;
+            }
+            let waits = self.sequences.get(&id).is_some_and(|sequence| {
+                !sequence.blocked
+                    && matches!(sequence.at_target, AtTarget::Absent { not_before } if not_before <= now)
+            });
+            if waits {
+                self.open_one(id, now);
+                room -= 1;
+            }
+        }
+    }
+
+    fn open_one(&mut self, id: SequenceId, now: Instant) {
+        let under_way = self.prefill_allowance();
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        let own = PREFILL_ALLOWANCE * sequence.base_len();
+        sequence.at_target = AtTarget::Opening {
+            due: now + self.patience.target + under_way + own,
+        };
+        let open = TargetOpen {
+            sequence: id,
+            epoch: sequence.epoch,
+            token_ids: sequence.committed.tokens().to_vec(),
+            sampling: Some(sequence.sampling),
+            key: Some(sequence.key),
+        };
+        self.send_target(Command::Open(open));
+    }
+
+    pub(super) fn target_opened(&mut self, opened: TargetOpened, now: Instant) {
+        let sequence = self.sequences.get_mut(&opened.sequence).filter(|sequence| {
+            matches!(sequence.at_target, AtTarget::Opening { .. })
+                && (sequence.epoch, sequence.base_len()) == (opened.epoch, opened.base_len)
+        });
+        let Some(sequence) = sequence else {
+            self.stale += 1;
+            return;
+        };
+        self.target.answered();
+        sequence.at_target = AtTarget::Idle;
+        sequence.proposal.clear();
+        let delta = sequence
+            .committed
+            .commit([(opened.next_token, Origin::Target)]);
+        self.deliver(opened.sequence, delta, now);
+    }
+
+    pub(super) fn target_closed(&mut self, closed: Closed, now: Instant) {
+        let id = closed.sequence;
+        let current = self.sequences.get(&id).is_some_and(|sequence| {
+            sequence.epoch == closed.epoch && !matches!(sequence.at_target, AtTarget::Absent { .. })
+        });
+        if current {
+            self.reopen(id, closed.reason(), &closed.detail, now);
+        } else {
+            self.stale += 1;
+        }
+    }
+
+    /// The target no longer holds a sequence: it is to be opened again, unless that is hopeless.
+    pub(super) fn reopen(
+        &mut self,
+        id: SequenceId,
+        reason: CloseReason,
+        detail: &str,
+        now: Instant,
+    ) {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        sequence.at_target = AtTarget::Absent { not_before: now };
+        sequence.epoch += 1;
+        sequence.losses += 1;
+        tracing::debug!(
+            sequence = id,
+            ?reason,
+            detail,
+            losses = sequence.losses,
+            "sequence lost at the target"
+        );
+        let hopeless = match reason {
+            CloseReason::Evicted | CloseReason::Desync | CloseReason::Overloaded => {
+                sequence.losses > MAX_LOSSES
+            }
+            CloseReason::Unspecified
+            | CloseReason::Requested
+            | CloseReason::Invalid
+            | CloseReason::Error => true,
+        };
+        if !hopeless {
+            let again = sequence.losses > 1 || reason == CloseReason::Overloaded;
+            let pause = if again {
+                REOPEN_PAUSE * (1 << sequence.losses)
+            } else {
+                Duration::ZERO
+            };
+            sequence.at_target = AtTarget::Absent {
+                not_before: now + pause,
+            };
+        } else if reason == CloseReason::Overloaded {
+            let class = Class::Overloaded {
+                retry_after: RETRY_AFTER,
+            };
+            self.fail(id, class, "the target has no room");
+        } else {
+            self.fail(id, Class::Internal, format!("the target failed: {detail}"));
+        }
+    }
+
+    /// Tells the target to free a sequence, if it holds it.
+    pub(super) fn close_at_target(&mut self, id: SequenceId) {
+        let held = self
+            .sequences
+            .get(&id)
+            .is_some_and(|sequence| !matches!(sequence.at_target, AtTarget::Absent { .. }));
+        if held {
+            self.send_target(Command::Close(TargetClose { sequence: id }));
+        }
+    }
+
+    pub(super) fn prefill_allowance(&self) -> Duration {
+        let opening = self
+            .sequences
+            .values()
+            .filter(|sequence| matches!(sequence.at_target, AtTarget::Opening { .. }));
+        opening
+            .map(|sequence| PREFILL_ALLOWANCE * sequence.base_len())
+            .sum()
+    }
+}
