@@ -9,6 +9,8 @@ use rand::{Rng as _, SeedableRng as _};
 use service::Tasks;
 
 const PROMPT: &[u32] = &[11, 42, 7];
+/// A sequence that no random command speaks of.
+const SOUND: u64 = 99;
 
 fn ids(rng: &mut StdRng, most: usize) -> Vec<u32> {
     let id = |rng: &mut StdRng| match rng.random_range(0..20) {
@@ -19,47 +21,56 @@ fn ids(rng: &mut StdRng, most: usize) -> Vec<u32> {
 }
 
 fn number(rng: &mut StdRng) -> Option<f32> {
-    match rng.random_range(0..8) {
+    match rng.random_range(0..40) {
         0 => Some(f32::from_bits(rng.random())),
         1 => Some(f32::NAN),
-        2..5 => Some(rng.random()),
+        2..20 => Some(rng.random()),
         _ => None,
     }
 }
 
-fn command(rng: &mut StdRng) -> Command {
-    let sequence = rng.random_range(0..5);
-    match rng.random_range(0..10) {
-        0..3 => Command::Open(TargetOpen {
-            sequence,
-            epoch: rng.random_range(0..6),
-            token_ids: ids(rng, 12),
-            sampling: rng.random_bool(0.8).then(|| SamplingParams {
-                temperature: number(rng),
-                top_k: rng.random_bool(0.3).then(|| rng.random()),
-                top_p: number(rng),
-                min_p: number(rng),
-            }),
-            key: rng.random_bool(0.9).then(|| NoiseKey {
-                high: rng.random(),
-                low: rng.random(),
-            }),
+fn random_open(rng: &mut StdRng) -> TargetOpen {
+    TargetOpen {
+        sequence: rng.random_range(0..4),
+        epoch: rng.random_range(0..4),
+        token_ids: ids(rng, 4),
+        sampling: rng.random_bool(0.8).then(|| SamplingParams {
+            temperature: number(rng),
+            top_k: rng.random_bool(0.3).then(|| rng.random()),
+            top_p: number(rng),
+            min_p: number(rng),
         }),
-        3..9 => Command::Verify(VerifyBatch {
+        key: rng.random_bool(0.9).then(|| NoiseKey {
+            high: rng.random(),
+            low: rng.random(),
+        }),
+    }
+}
+
+fn random_item(rng: &mut StdRng) -> VerifyItem {
+    VerifyItem {
+        sequence: rng.random_range(0..4),
+        epoch: rng.random_range(0..4),
+        base_len: match rng.random_range(0..20) {
+            0 => rng.random(),
+            _ => rng.random_range(2..6),
+        },
+        draft_ids: ids(rng, 17),
+    }
+}
+
+fn command(rng: &mut StdRng) -> Command {
+    match rng.random_range(0..10) {
+        0..4 => Command::Open(random_open(rng)),
+        4..9 => Command::Verify(VerifyBatch {
             step: rng.random(),
-            items: (0..rng.random_range(0..6))
-                .map(|_| VerifyItem {
-                    sequence: rng.random_range(0..5),
-                    epoch: rng.random_range(0..6),
-                    base_len: match rng.random_range(0..8) {
-                        0 => rng.random(),
-                        _ => rng.random_range(0..16),
-                    },
-                    draft_ids: ids(rng, 20),
-                })
+            items: (0..rng.random_range(0..4))
+                .map(|_| random_item(rng))
                 .collect(),
         }),
-        _ => Command::Close(TargetClose { sequence }),
+        _ => Command::Close(TargetClose {
+            sequence: rng.random_range(0..4),
+        }),
     }
 }
 
@@ -70,23 +81,25 @@ async fn random_commands_disturb_no_other_stream() {
     let worker = Worker::start("synthetic", &[]).await;
     let truth = worker.plain(PROMPT, warm(), 60).await;
 
-    let hostile = worker.stream().await;
-    let (commands, mut events) = (hostile.commands, hostile.events);
+    let mut hostile = worker.stream().await;
     let tasks = Tasks::new();
+    let (count, counted) = tokio::sync::oneshot::channel();
     tasks.spawn("hostile", async move {
         let mut rng = StdRng::seed_from_u64(SEED);
-        for _ in 0..3000 {
-            let command = Some(command(&mut rng));
-            let sent = commands.send(proto::v1::TargetCommand { command }).await;
-            sent.expect("the stream lives");
-        }
-    });
-    let (count, counted) = tokio::sync::oneshot::channel();
-    tasks.spawn("reader", async move {
         let mut verdicts = 0;
-        while let Some(event) = events.message().await.expect("the stream lives") {
-            if let Some(Event::Verdicts(batch)) = event.event {
-                verdicts += batch.items.len();
+        for burst in 1..=600 {
+            for _ in 0..rng.random_range(1..8) {
+                hostile.send(command(&mut rng)).await;
+            }
+            // Waits for one sound answer, so that some of the work comes to its end.
+            let sound = open(SOUND, burst, PROMPT, greedy());
+            hostile.send(Command::Open(sound)).await;
+            loop {
+                match hostile.next().await {
+                    Event::Opened(opened) if opened.sequence == SOUND => break,
+                    Event::Verdicts(batch) => verdicts += batch.items.len(),
+                    _ => {}
+                }
             }
         }
         let _ = count.send(verdicts);
