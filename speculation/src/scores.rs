@@ -75,7 +75,7 @@ impl<'a> Scores<'a> {
             (0, false) if min_p == 0.0 => return None,
             (0, false) => self
                 .logits
-                .at_least(self.cutoff(libm::log(min_p)))
+                .at_least(self.cutoff(libm::log(min_p) - ROUNDING))
                 .collect(),
             (0, true) => self.nucleus(top_p),
             (k, false) => self.logits.largest(k),

@@ -2,7 +2,7 @@
 
 use crate::reference::{any_row, any_sampling, model_row, odd_row, race, sampling};
 use proptest::prelude::*;
-use speculation::{Choice, Law, NoiseKey, Sampler, TokenId};
+use speculation::{Choice, Law, NoiseKey, Sampler, TokenId, gumbel};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
@@ -86,6 +86,34 @@ fn a_choice_among_a_whole_vocabulary_is_the_argmax_over_the_law() {
                     assert!(error.abs() < 1e-6, "seed {seed}, position {position}");
                 }
             }
+        }
+    }
+}
+
+/// Skipping ids that cannot win must not skip one that wins once in a million times.
+#[test]
+fn a_rare_variable_lifts_an_unlikely_token() {
+    let key = NoiseKey::from_seed(11);
+    // Forty likely ids, each in a block of its own, and then a thousand unlikely ones.
+    let likely = || (0..2560).step_by(64);
+    let mut logits = vec![-40.0; 3560];
+    likely().for_each(|id| logits[id] = 0.0);
+    let (noise, position, token) = (0..3000)
+        .flat_map(|at| (2560..3560).map(move |id| (at, id)))
+        .map(|(at, id)| (gumbel(key, at, id), at, id))
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .expect("draws");
+    assert!(noise > 14.0, "noise {noise}");
+    let best = likely()
+        .map(|id| gumbel(key, position, id as TokenId))
+        .fold(f64::NEG_INFINITY, f64::max);
+    for (lead, wins) in [(0.01, true), (-0.01, false)] {
+        logits[token as usize] = (best - noise + lead) as f32;
+        for min_p in [0.0, 1e-30] {
+            let sampling = sampling(1.0, 0, 1.0, min_p);
+            let choice = Sampler { sampling, key }.choose(&logits, position);
+            assert_eq!(choice.token == token, wins, "lead {lead}, min-p {min_p}");
+            assert!((choice.margin - 0.01).abs() < 1e-4, "{}", choice.margin);
         }
     }
 }

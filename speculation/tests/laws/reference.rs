@@ -36,9 +36,12 @@ pub(crate) fn law(logits: &[f32], sampling: &Sampling) -> Vec<(TokenId, f64)> {
         return vec![(most_likely, 1.0)];
     }
     let temperature = f64::from(options.temperature);
-    let weight = |logit: f32| ((f64::from(logit) - f64::from(peak)) / temperature).exp();
-    let mut row: Vec<_> = row.into_iter().map(|(id, l)| (id, weight(l))).collect();
-    row.retain(|entry| entry.1 > 1e-304);
+    let score = |logit: f32| (f64::from(logit) - f64::from(peak)) / temperature;
+    row.retain(|entry| score(entry.1) >= -700.0);
+    let mut row: Vec<_> = row
+        .into_iter()
+        .map(|(id, l)| (id, score(l).exp()))
+        .collect();
     if options.top_k > 0 {
         row.truncate(options.top_k as usize);
     }
