@@ -14,7 +14,7 @@ mod tidy;
 
 use anyhow::Result;
 use clap::Parser;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 /// Developer tasks of specdec.
@@ -37,6 +37,7 @@ enum Task {
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
         .with_target(false)
         .without_time()
         .init();

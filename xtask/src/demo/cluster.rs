@@ -11,6 +11,8 @@ use tokio::time;
 
 /// How long programs get to end by themselves.
 const GRACE: Duration = Duration::from_secs(5);
+/// How often to look whether one has ended.
+const POLL: Duration = Duration::from_millis(200);
 
 /// The processes that are running.
 pub(crate) struct Cluster {
@@ -64,14 +66,32 @@ impl Cluster {
                     bail!("{} ended with {status}", process.name());
                 }
             }
-            time::sleep(Duration::from_millis(200)).await;
+            time::sleep(POLL).await;
         }
+    }
+
+    /// Says when a process ends, and returns once all have. One may be ended on purpose: to see
+    /// how the others go on.
+    pub(crate) async fn report_ends(&mut self) -> Result<()> {
+        let mut running: Vec<&mut Process> = self.processes.iter_mut().collect();
+        while !running.is_empty() {
+            let mut left = Vec::new();
+            for process in running {
+                match process.ended()? {
+                    Some(status) => eprintln!("{} ended with {status}", process.name()),
+                    None => left.push(process),
+                }
+            }
+            running = left;
+            time::sleep(POLL).await;
+        }
+        Ok(())
     }
 
     /// Says where everything is.
     pub(crate) fn show_addresses(&self) {
         println!();
-        for process in &self.processes {
+        for process in self.processes.iter().rev() {
             println!("grpc: {} ({})", process.address(), process.name());
         }
         if let Some(coordinator) = self.processes.last() {

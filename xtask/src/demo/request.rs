@@ -1,6 +1,6 @@
 //! One request, as a client sends it, and how fast its answer comes.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
 use proto::v1::generate_response::Event;
 use proto::v1::generation_client::GenerationClient;
 use proto::v1::{
@@ -21,6 +21,9 @@ const SERVICE: &str = "specdec.v1.Generation";
 const READY: Duration = Duration::from_secs(180);
 /// The longest silence within an answer.
 const SILENCE: Duration = Duration::from_secs(120);
+
+/// What to say of one.
+const SILENT: &str = "the coordinator is silent";
 
 /// What to ask for.
 #[derive(Debug, Clone, Copy)]
@@ -92,13 +95,15 @@ impl Client {
         let stream = time::timeout(SILENCE, self.0.generate(ask.request()));
         let mut stream = stream
             .await
-            .context("the coordinator is silent")??
+            .context(SILENT)?
+            .map_err(|status| refused(&status))?
             .into_inner();
         let mut answer = Answer::default();
         let mut finished = None;
         while let Some(response) = time::timeout(SILENCE, stream.message())
             .await
-            .context("the coordinator is silent")??
+            .context(SILENT)?
+            .map_err(|status| refused(&status))?
         {
             match response.event {
                 Some(Event::Delta(delta)) => {
@@ -157,6 +162,14 @@ impl Ask<'_> {
             ..GenerateRequest::default()
         }
     }
+}
+
+fn refused(status: &tonic::Status) -> Error {
+    anyhow!(
+        "the coordinator: {} ({:?})",
+        status.message(),
+        status.code()
+    )
 }
 
 /// Shows text as it comes.
