@@ -1,0 +1,106 @@
+//! Health follows the engine.
+
+use engine::{Engine, EngineError, EngineOptions, Input, Logits, Model, ModelShape, Synthetic};
+use proto::v1::ModelDescription;
+use service::{CancellationToken, Tasks};
+use speculation::{NoiseKey, Sampler, Sampling, SamplingOptions};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tonic::Streaming;
+use tonic::service::Routes;
+use tonic::transport::Channel;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
+use worker::{Limits, Served};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A model that crashes at its first step.
+struct Crashing(ModelShape);
+
+impl Model for Crashing {
+    fn shape(&self) -> &ModelShape {
+        &self.0
+    }
+
+    fn forward(&mut self, _batch: &mut [Input<'_>]) -> Result<Logits, EngineError> {
+        panic!("as intended")
+    }
+}
+
+fn served() -> Served {
+    let synthetic = Synthetic::new(Default::default());
+    let model = Crashing(synthetic.shape().clone());
+    let options = EngineOptions {
+        max_sequences: 1,
+        cache_bytes: 0,
+        max_step_tokens: 8,
+        tokenizer_size: 512,
+    };
+    Served {
+        engine: Engine::start(Box::new(model), options).expect("a thread"),
+        vocabulary: Arc::new(synthetic.vocabulary()),
+        description: Arc::new(ModelDescription::default()),
+        limits: Limits {
+            tokenizer_size: 512,
+            context_length: 8192,
+            max_sequences: 1,
+            max_draft_tokens: 16,
+        },
+    }
+}
+
+#[tokio::test]
+async fn a_crashed_engine_is_reported_as_not_serving() {
+    let served = served();
+    let engine = served.engine.clone();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let tasks = Tasks::new();
+    tasks.spawn("worker", async move {
+        let (routes, shutdown) = (Routes::default(), CancellationToken::new());
+        let serving = worker::serve(&served, "specdec.v1.Target", routes, listener, shutdown);
+        serving.await.expect("serves");
+    });
+    let channel = service::client::channel(&format!("http://{address}")).expect("valid");
+    let mut whole = Watch::begin(channel.clone(), "").await;
+    let mut target = Watch::begin(channel, "specdec.v1.Target").await;
+    assert_eq!(whole.next().await, ServingStatus::Serving);
+    assert_eq!(target.next().await, ServingStatus::Serving);
+    crash(&engine).await;
+    assert_eq!(whole.next().await, ServingStatus::NotServing);
+    assert_eq!(target.next().await, ServingStatus::NotServing);
+}
+
+/// The health of a service, as it changes.
+struct Watch(Streaming<HealthCheckResponse>);
+
+impl Watch {
+    async fn begin(channel: Channel, service: &str) -> Self {
+        let service = service.to_owned();
+        let request = HealthCheckRequest { service };
+        let watch = HealthClient::new(channel).watch(request).await;
+        Self(watch.expect("known").into_inner())
+    }
+
+    async fn next(&mut self) -> ServingStatus {
+        let next = tokio::time::timeout(PATIENCE, self.0.message()).await;
+        let answer = next.expect("in time").expect("no failure");
+        answer.expect("a status").status()
+    }
+}
+
+async fn crash(engine: &Engine) {
+    let mut sequence = engine.open(sampler()).expect("room");
+    let outcome = sequence.score(0, vec![1], 1).await;
+    assert_eq!(outcome, Err(EngineError::Stopped));
+}
+
+fn sampler() -> Sampler {
+    Sampler {
+        sampling: Sampling::new(SamplingOptions::default()).expect("valid"),
+        key: NoiseKey(1),
+    }
+}
