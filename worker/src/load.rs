@@ -107,7 +107,7 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
         context_length = shape.context_length,
         vocabulary = limits.tokenizer_size,
         seconds = begun.elapsed().as_secs_f32(),
-        "model loaded"
+        "model ready"
     );
     Ok(Served {
         description: Arc::new(describe(
