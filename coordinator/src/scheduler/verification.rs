@@ -1,9 +1,9 @@
 //! Batches of proposals, and the verdicts on them. One batch is under way at a time, and holds all
 //! sequences that were ready when it began.
 
+use super::Scheduler;
 use super::sequence::AtTarget;
 use super::target::Batch;
-use super::Scheduler;
 use crate::commit::Origin;
 use proto::v1::{
     CloseReason, Verdict, VerdictBatch, VerifyBatch, VerifyItem, target_command::Command,

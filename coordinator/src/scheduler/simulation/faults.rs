@@ -138,6 +138,37 @@ fn a_draft_that_keeps_losing_a_sequence_is_given_up() {
 }
 
 #[test]
+fn a_draft_that_loses_a_sequence_now_and_then_is_kept() {
+    let mut world = world(&[1.0]);
+    world.admit(4, 900, 4);
+    for loss in 1..8 {
+        carry_until(&mut world, |world| written(world, 1) > 120 * loss);
+        world.drafts[0].drop_one();
+    }
+    world.settle();
+    assert_eq!(world.check(), 1);
+    let last = world.clients[&1].origins.rchunks(50).next().unwrap();
+    assert!(last.contains(&crate::commit::Origin::Draft));
+}
+
+#[test]
+fn a_full_draft_worker_is_left_alone_for_a_while() {
+    let mut world = world(&[1.0, 1.0]);
+    let held = |world: &World| [0, 1].map(|worker: usize| world.drafts[worker].held.len());
+    world.drafts[0].refuses = [CloseReason::Overloaded].into();
+    for id in [1, 2, 3] {
+        world.admit(4, 100, 4);
+        carry_until(&mut world, |world| written(world, id) > 5);
+    }
+    assert_eq!(held(&world), [0, 3], "the first is not asked again");
+    world.now += Duration::from_secs(1);
+    world.admit(4, 100, 4);
+    assert_eq!(world.drafts[0].inbox.len(), 1);
+    world.settle();
+    assert_eq!(world.check(), 4);
+}
+
+#[test]
 fn a_full_target_is_tried_again_and_then_the_client_told_when_to_come_back() {
     let mut world = world(&[]);
     world.target.refuses = vec![CloseReason::Overloaded; 5].into();

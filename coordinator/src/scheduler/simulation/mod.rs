@@ -11,6 +11,7 @@ mod workers;
 use super::{Action, DraftLimits, Event, Patience, Scheduler, SequenceId, Summary, TargetLimits};
 use crate::commit::{FinishReason, Origin};
 use crate::request::ValidRequest;
+use proto::v1::VerifyBatch;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use service::Error;
@@ -206,7 +207,9 @@ impl World {
     fn perform(&mut self, action: Action) {
         match action {
             Action::SendTarget(command) => {
-                self.batches.extend(workers::batch_size(&command));
+                if let Some(batch) = workers::batch(&command) {
+                    self.check_batch(batch);
+                }
                 self.target.inbox.push_back(command);
             }
             Action::ResetTarget => {
@@ -226,6 +229,18 @@ impl World {
             }
             Action::Finish(id, summary) => self.end(id, End::Finished(summary)),
             Action::Fail(id, error) => self.end(id, End::Failed(error)),
+        }
+    }
+
+    fn check_batch(&mut self, batch: &VerifyBatch) {
+        self.batches.push(batch.items.len());
+        for item in &batch.items {
+            let client = &self.clients[&item.sequence];
+            let left = client.request.max_tokens - client.tokens.len();
+            assert!(
+                item.draft_ids.len() < left,
+                "the target's own token has room"
+            );
         }
     }
 

@@ -5,6 +5,8 @@ use rand::Rng as _;
 use rand::seq::IndexedRandom as _;
 use service::Class;
 
+const AGREEMENTS: [f64; 3] = [1.0, 0.6, 0.0];
+
 fn law(seed: u64) -> Law {
     Law {
         seed,
@@ -79,6 +81,14 @@ fn a_draft_that_is_the_target_is_always_accepted_and_one_that_never_agrees_never
     let world = calm(without_end(5), &[0.0], 400, 5);
     assert_eq!(stats(&world).accepted, 0);
     assert!(stats(&world).drafted > 1900);
+}
+
+#[test]
+fn without_faults_no_work_is_wasted() {
+    for seed in 0..40 {
+        let world = calm(without_end(seed), &[0.7], 200, 5);
+        assert_eq!(world.scheduler.stale_messages(), 0, "seed {seed}");
+    }
 }
 
 #[test]
@@ -184,13 +194,13 @@ fn client_acts(world: &mut World, leaves: bool) {
 }
 
 /// Chaos for a while, then peace until all is done.
-fn chaotic(seed: u64, chaos: &Chaos) -> World {
-    println!("seed {seed}");
-    let mut world = World::new(seed, law(seed), &[1.0, 0.6, 0.0]);
+fn chaotic(law: Law, agreements: &[f64], chaos: &Chaos) -> World {
+    println!("seed {}", law.seed);
+    let mut world = World::new(law.seed, law, agreements);
     world.target.max_sequences = world.random.random_range(1..=4);
     world.drafts[0].max_sequences = 2;
     world.target_dies();
-    for worker in 0..3 {
+    for worker in 0..agreements.len() {
         world.draft_dies(worker);
     }
     world.restore();
@@ -228,7 +238,8 @@ fn no_schedule_of_draft_faults_and_clients_changes_or_loses_a_text() {
     };
     for seed in 0..150 {
         let mut world = chaotic(
-            seed,
+            law(seed),
+            &AGREEMENTS,
             &Chaos {
                 link_dies: 0,
                 ..chaos.clone()
@@ -247,10 +258,24 @@ fn no_schedule_of_draft_faults_and_clients_changes_or_loses_a_text() {
 }
 
 #[test]
+fn no_schedule_of_faults_lets_a_draft_that_is_the_target_be_rejected() {
+    for seed in 2000..2200 {
+        let world = chaotic(without_end(seed), &[1.0, 1.0, 1.0], &chaos());
+        world.check();
+        for client in world.clients.values() {
+            if let Some(End::Finished(summary)) = &client.end {
+                let stats = &summary.stats;
+                assert_eq!(stats.accepted, stats.drafted, "seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
 fn no_schedule_of_faults_changes_a_text_or_leaves_anything_behind() {
     let (mut complete, mut failed) = (0, 0);
     for seed in 1000..1400 {
-        let world = chaotic(seed, &chaos());
+        let world = chaotic(law(seed), &AGREEMENTS, &chaos());
         complete += world.check();
         for client in world.clients.values() {
             if let Some(End::Failed(error)) = &client.end {

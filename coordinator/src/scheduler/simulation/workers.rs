@@ -3,7 +3,7 @@
 use super::{Law, SequenceId, VOCABULARY};
 use proto::v1::{
     CloseReason, Closed, DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal,
-    TargetCommand, TargetEvent, TargetOpened, Verdict, VerdictBatch, VerifyItem,
+    TargetCommand, TargetEvent, TargetOpened, Verdict, VerdictBatch, VerifyBatch, VerifyItem,
     target_command::Command, target_event::Event,
 };
 use rand::Rng as _;
@@ -13,6 +13,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// A sequence at a worker: its epoch and its tokens.
 type Held = BTreeMap<SequenceId, (u32, Vec<TokenId>)>;
+
+/// The last epoch of each sequence, over all connections.
+type Epochs = BTreeMap<SequenceId, u32>;
+
+fn check_epoch(epochs: &mut Epochs, sequence: SequenceId, epoch: u32) {
+    let last = epochs.insert(sequence, epoch);
+    assert!(last < Some(epoch), "epochs grow: {epoch} after {last:?}");
+}
 
 #[derive(Debug)]
 pub(super) struct FakeTarget {
@@ -26,6 +34,7 @@ pub(super) struct FakeTarget {
     pub(super) outbox: VecDeque<TargetEvent>,
     pub(super) said: Vec<TargetEvent>,
     pub(super) held: Held,
+    epochs: Epochs,
 }
 
 impl Default for FakeTarget {
@@ -39,6 +48,7 @@ impl Default for FakeTarget {
             outbox: VecDeque::new(),
             said: Vec::new(),
             held: Held::new(),
+            epochs: Epochs::new(),
         }
     }
 }
@@ -63,6 +73,7 @@ impl FakeTarget {
             Command::Open(open) => {
                 let id = open.sequence;
                 assert!(!self.held.contains_key(&id), "a sequence is opened once");
+                check_epoch(&mut self.epochs, id, open.epoch);
                 if let Some(reason) = self.refuses.pop_front() {
                     self.say_closed(id, open.epoch, reason);
                     return true;
@@ -164,6 +175,7 @@ pub(super) struct FakeDraft {
     pub(super) outbox: VecDeque<DraftEvent>,
     pub(super) said: Vec<DraftEvent>,
     pub(super) held: Held,
+    epochs: Epochs,
     /// Everything that it was ever told to do.
     pub(super) told: usize,
 }
@@ -181,6 +193,7 @@ impl FakeDraft {
             outbox: VecDeque::new(),
             said: Vec::new(),
             held: Held::new(),
+            epochs: Epochs::new(),
             told: 0,
         }
     }
@@ -222,6 +235,7 @@ impl FakeDraft {
             !self.held.contains_key(&sequence),
             "a sequence is opened once"
         );
+        check_epoch(&mut self.epochs, sequence, epoch);
         if let Some(reason) = self.refuses.pop_front() {
             event.closed.push(closed(sequence, epoch, reason));
             return;
@@ -297,9 +311,10 @@ fn closed(sequence: SequenceId, epoch: u32, reason: CloseReason) -> Closed {
     }
 }
 
-pub(super) fn batch_size(command: &TargetCommand) -> Option<usize> {
+/// The batch that a command holds.
+pub(super) fn batch(command: &TargetCommand) -> Option<&VerifyBatch> {
     match &command.command {
-        Some(Command::Verify(batch)) => Some(batch.items.len()),
+        Some(Command::Verify(batch)) => Some(batch),
         _ => None,
     }
 }
