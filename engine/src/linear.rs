@@ -259,7 +259,7 @@ mod tests {
 
     /// Outputs and inputs: whole tiles and parts of them, rows of whole blocks and of some.
     fn shapes(dtype: GgmlDType) -> impl Iterator<Item = (usize, usize)> {
-        let shapes = [(16, 256), (35, 256), (48, 768), (64, 288), (7, 32)];
+        let shapes: [(usize, usize); 5] = [(16, 256), (35, 256), (48, 768), (64, 288), (7, 32)];
         shapes
             .into_iter()
             .filter(move |(_, inputs)| inputs.is_multiple_of(dtype.block_size()))

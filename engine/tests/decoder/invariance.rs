@@ -1,9 +1,7 @@
 //! What a sequence's logits depend on: its own tokens, and nothing else.
 
-mod decoding;
-
+use crate::support::{Text, alone, decoder, step, written};
 use candle_core::quantized::GgmlDType;
-use decoding::{Text, alone, decoder, step, written};
 use engine::tiny::TinyModel;
 use engine::{EngineError, Family, Input, KvPool, Model};
 use rand::{Rng, SeedableRng, rngs::StdRng};

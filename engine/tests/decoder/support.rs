@@ -6,26 +6,26 @@ use engine::{Decoder, DecoderConfig, Input, KvPool, Lease, LoadOptions, Model};
 use std::path::Path;
 
 /// A sequence in a model: its tokens, and how many of them its cache holds.
-pub struct Text {
-    pub tokens: Vec<u32>,
-    pub lease: Lease,
+pub(crate) struct Text {
+    pub(crate) tokens: Vec<u32>,
+    pub(crate) lease: Lease,
 }
 
 impl Text {
-    pub fn new(model: &dyn Model, tokens: Vec<u32>) -> Self {
+    pub(crate) fn new(model: &dyn Model, tokens: Vec<u32>) -> Self {
         let lease = KvPool::new(model.shape().kv, usize::MAX).lease();
         Self { tokens, lease }
     }
 
     /// Tokens that the cache does not hold.
-    pub fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.tokens.len() - self.lease.len()
     }
 }
 
 /// One step: appends the next tokens of some texts, as many as stated, and returns for each text
 /// the logits of its rows.
-pub fn step(model: &mut dyn Model, batch: &mut [(&mut Text, usize)]) -> Vec<Vec<Vec<f32>>> {
+pub(crate) fn step(model: &mut dyn Model, batch: &mut [(&mut Text, usize)]) -> Vec<Vec<Vec<f32>>> {
     let mut inputs: Vec<Input<'_>> = batch
         .iter_mut()
         .map(|(text, count)| {
@@ -47,19 +47,19 @@ pub fn step(model: &mut dyn Model, batch: &mut [(&mut Text, usize)]) -> Vec<Vec<
 }
 
 /// The logits after every token of `tokens`, computed alone and in one step.
-pub fn alone(model: &mut dyn Model, tokens: &[u32]) -> Vec<Vec<f32>> {
+pub(crate) fn alone(model: &mut dyn Model, tokens: &[u32]) -> Vec<Vec<f32>> {
     let mut text = Text::new(model, tokens.to_vec());
     step(model, &mut [(&mut text, tokens.len())]).remove(0)
 }
 
-pub fn decoder(path: &Path, batch_invariant: bool) -> Decoder {
+pub(crate) fn decoder(path: &Path, batch_invariant: bool) -> Decoder {
     let file = GgufFile::open(path).unwrap();
     let config = DecoderConfig::from_gguf(&file).unwrap();
     Decoder::from_gguf(&file, config, LoadOptions { batch_invariant }).unwrap()
 }
 
 /// Writes the model to a file of its own.
-pub fn written(tiny: &TinyModel) -> tempfile::TempPath {
+pub(crate) fn written(tiny: &TinyModel) -> tempfile::TempPath {
     let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     tiny.write(&path).unwrap();
     path

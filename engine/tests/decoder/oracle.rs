@@ -6,12 +6,10 @@
 //! which turns differences in the last bits of a sum into differences of some percent after some
 //! layers. So the tight tolerances are those of float weights, SmolLM2's among them.
 
-mod decoding;
-
+use crate::support::{Text, decoder, step, written};
 use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
 use candle_core::{Device, Tensor};
 use candle_transformers::models::{quantized_llama, quantized_qwen2};
-use decoding::{Text, decoder, step, written};
 use engine::gguf::GgufFile;
 use engine::tiny::TinyModel;
 use engine::{Decoder, Family, Model, Vocabulary};

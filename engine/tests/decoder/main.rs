@@ -1,0 +1,5 @@
+//! The decoder, from a file to logits.
+
+mod invariance;
+mod oracle;
+mod support;
