@@ -1,15 +1,19 @@
 //! Attention of new rows over cached keys and values.
 //!
-//! Each (row, query head) is computed alone, over the keys of its own sequence from the first on,
-//! block by block: the result is the same to the bit whatever the batch and however the sequence
-//! was cut into steps.
+//! Each (row, query head) is computed on its own, over the keys of its own sequence from the first
+//! on, block by block: the result is the same to the bit whatever the batch and however the
+//! sequence was cut into steps. Query heads that share keys take turns at each block, while it is
+//! in the nearest cache.
 
 use crate::{
     Lease,
     cache::BLOCK_TOKENS,
-    kernels::{add_scaled, dispatched, dot, exp},
+    kernels::{add_scaled, add_scaled_quad, dispatched, dot_columns, exp, max_of, sum_of},
     parallel::for_each_piece,
 };
+
+/// The most query heads that take turns.
+const MAX_TURNS: usize = 8;
 
 /// Where a row of a batch belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,78 +41,129 @@ impl Attention<'_> {
     /// `[rows][heads][head_dim]`.
     pub(crate) fn forward<'q>(&self, query: impl Fn(usize) -> &'q [f32] + Sync) -> Vec<f32> {
         let mut out = vec![0.0; self.rows.len() * self.heads * self.head_dim];
-        let group = self.heads / self.kv_heads;
-        for_each_piece(&mut out, self.head_dim, |index, out| {
-            let (row, head) = (index / self.heads, index % self.heads);
+        let group_len = self.heads / self.kv_heads * self.head_dim;
+        for_each_piece(&mut out, group_len, |index, out| {
+            let (row, kv_head) = (index / self.kv_heads, index % self.kv_heads);
             let Row { input, position } = self.rows[row];
-            let query = &query(row)[head * self.head_dim..][..self.head_dim];
-            let blocks = Keys {
+            let past = Past {
                 cache: self.caches[input],
                 layer: self.layer,
-                kv_head: head / group,
-                count: position + 1,
+                kv_head,
+                len: position + 1,
             };
-            attend(query, &blocks, out);
+            let queries = &query(row)[kv_head * group_len..][..group_len];
+            let turns = MAX_TURNS * self.head_dim;
+            for (queries, out) in queries.chunks(turns).zip(out.chunks_mut(turns)) {
+                attend(queries, self.head_dim, &past, out);
+            }
         });
         out
     }
 }
 
-/// The keys and values that one row attends to with one head.
-pub(crate) struct Keys<'a> {
+/// What one row attends to in one layer with the query heads that share a key head.
+pub(crate) struct Past<'a> {
     cache: &'a Lease,
     layer: usize,
     kv_head: usize,
-    count: usize,
+    /// Tokens, the row's own included.
+    len: usize,
 }
 
 dispatched! {
-    /// Attention of one query, into a zeroed `out`.
-    attend(query: &[f32], keys: &Keys<'_>, out: &mut [f32]) = attend_row
+    /// Attention of up to [`MAX_TURNS`] queries of `head_dim` numbers, into a zeroed `out`.
+    attend(queries: &[f32], head_dim: usize, past: &Past<'_>, out: &mut [f32]) = attend_all
 }
 
-/// Softmax and weighted sum in one pass, with the running maximum of
-/// [Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867), algorithm 3, by blocks.
 #[inline(always)]
-fn attend_row<const FUSED: bool>(query: &[f32], keys: &Keys<'_>, out: &mut [f32]) {
-    let scale = 1.0 / (query.len() as f32).sqrt();
-    let mut maximum = f32::NEG_INFINITY;
-    let mut total = 0.0;
-    let mut left = keys.count;
-    for (keys, values) in keys.cache.head(keys.layer, keys.kv_head) {
-        let mut weights = [f32::NEG_INFINITY; BLOCK_TOKENS];
+fn attend_all<const FUSED: bool>(
+    queries: &[f32],
+    head_dim: usize,
+    past: &Past<'_>,
+    out: &mut [f32],
+) {
+    let mut progress = [Progress::default(); MAX_TURNS];
+    let mut left = past.len;
+    for (keys, values) in past.cache.head(past.layer, past.kv_head) {
         let slots = left.min(BLOCK_TOKENS);
-        for (weight, key) in weights
-            .iter_mut()
-            .zip(keys.chunks_exact(query.len()))
-            .take(slots)
-        {
-            *weight = dot::<FUSED>(query, key) * scale;
-        }
-        let raised = weights.iter().fold(maximum, |a, &b| a.max(b));
-        let shrink = exp::<FUSED>(maximum - raised);
-        maximum = raised;
-        for weight in &mut weights {
-            *weight = exp::<FUSED>(*weight - maximum);
-        }
-        total = total * shrink + weights[..slots].iter().sum::<f32>();
-        for out in out.iter_mut() {
-            *out *= shrink;
-        }
-        for (&weight, value) in weights
-            .iter()
-            .zip(values.chunks_exact(query.len()))
-            .take(slots)
-        {
-            add_scaled::<FUSED>(out, weight, value);
+        let values = &values[..slots * head_dim];
+        let turns = queries
+            .chunks_exact(head_dim)
+            .zip(out.chunks_exact_mut(head_dim));
+        for ((query, out), progress) in turns.zip(&mut progress) {
+            progress.take_in::<FUSED>(query, keys, values, out);
         }
         left -= slots;
         if left == 0 {
             break;
         }
     }
-    for out in out {
-        *out /= total;
+    for (out, progress) in out.chunks_exact_mut(head_dim).zip(&progress) {
+        for out in out {
+            *out /= progress.total;
+        }
+    }
+}
+
+/// Softmax and weighted sum in one pass: the maximum so far, and the sum of the weights relative
+/// to it. [Milakov and Gimelshein 2018](https://arxiv.org/abs/1805.02867), algorithm 3, by blocks.
+#[derive(Clone, Copy)]
+struct Progress {
+    maximum: f32,
+    total: f32,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self {
+            maximum: f32::NEG_INFINITY,
+            total: 0.0,
+        }
+    }
+}
+
+impl Progress {
+    /// Adds a block: all its keys, and the values of those that the query attends to.
+    #[inline(always)]
+    fn take_in<const FUSED: bool>(
+        &mut self,
+        query: &[f32],
+        keys: &[f32],
+        values: &[f32],
+        out: &mut [f32],
+    ) {
+        let scale = 1.0 / (query.len() as f32).sqrt();
+        let mut weights: [f32; BLOCK_TOKENS] = dot_columns::<FUSED, _>(query, keys);
+        for weight in &mut weights {
+            *weight *= scale;
+        }
+        weights[values.len() / query.len()..].fill(f32::NEG_INFINITY);
+        let maximum = self.maximum.max(max_of(weights));
+        let shrink = exp::<FUSED>(self.maximum - maximum);
+        for weight in &mut weights {
+            *weight = exp::<FUSED>(*weight - maximum);
+        }
+        self.total = self.total * shrink + sum_of(weights);
+        self.maximum = maximum;
+        for out in out.iter_mut() {
+            *out *= shrink;
+        }
+        gather::<FUSED>(&weights, values, out);
+    }
+}
+
+/// `out ← out + Σ weights[i]·values[i]`, over as many values as there are.
+#[inline(always)]
+fn gather<const FUSED: bool>(weights: &[f32; BLOCK_TOKENS], values: &[f32], out: &mut [f32]) {
+    let quads = values.chunks_exact(4 * out.len());
+    let rest = quads.remainder();
+    let (whole, _) = weights.as_chunks::<4>();
+    let rest_weights = &weights[quads.len() * 4..];
+    for (weights, values) in whole.iter().zip(quads) {
+        add_scaled_quad::<FUSED>(out, *weights, values);
+    }
+    for (&weight, value) in rest_weights.iter().zip(rest.chunks_exact(out.len())) {
+        add_scaled::<FUSED>(out, weight, value);
     }
 }
 
@@ -123,7 +178,8 @@ mod tests {
         head_dim: 40,
     };
     const WIDTH: usize = LAYOUT.kv_heads * LAYOUT.head_dim;
-    const HEADS: usize = 6;
+    /// So many for each key head that they do not all take turns together.
+    const HEADS: usize = 20;
 
     fn noise(seed: usize, len: usize) -> Vec<f32> {
         (0..len)
@@ -188,7 +244,7 @@ mod tests {
             let (row, head) = (index / HEADS, index % HEADS);
             let query = &queries[index * LAYOUT.head_dim..][..LAYOUT.head_dim];
             let seed = [10, 5000][rows[row].input];
-            let expected = exact(query, seed, 1, head / 3, rows[row].position + 1);
+            let expected = exact(query, seed, 1, head / 10, rows[row].position + 1);
             for (&out, expected) in out.iter().zip(expected) {
                 assert!((f64::from(out) - expected).abs() < 1e-5, "{out} {expected}");
             }

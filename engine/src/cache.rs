@@ -38,7 +38,8 @@ pub struct Lease {
     layout: KvLayout,
     budget: Arc<Budget>,
     tokens: Vec<TokenId>,
-    /// Each laid out as `[layer][keys, values][kv_head][slot][head_dim]`.
+    /// Each laid out as `[layer][keys, values][kv_head]` and then, so that attention runs along
+    /// rows in both, keys as `[head_dim][slot]` and values as `[slot][head_dim]`.
     blocks: Vec<Box<[f32]>>,
 }
 
@@ -185,20 +186,24 @@ impl Lease {
     pub(crate) fn write(&mut self, layer: usize, position: usize, keys: &[f32], values: &[f32]) {
         let layout = self.layout;
         let block = &mut self.blocks[position / BLOCK_TOKENS];
-        let slot = position % BLOCK_TOKENS * layout.head_dim;
+        let slot = position % BLOCK_TOKENS;
         let (key_side, value_side) = block[layer * 2 * layout.side_len()..]
             [..2 * layout.side_len()]
             .split_at_mut(layout.side_len());
-        for (side, rows) in [(key_side, keys), (value_side, values)] {
-            let heads = side.chunks_exact_mut(layout.head_len());
-            for (head, row) in heads.zip(rows.chunks_exact(layout.head_dim)) {
-                head[slot..][..layout.head_dim].copy_from_slice(row);
+        let heads = key_side.chunks_exact_mut(layout.head_len());
+        for (head, keys) in heads.zip(keys.chunks_exact(layout.head_dim)) {
+            for (column, &key) in head.chunks_exact_mut(BLOCK_TOKENS).zip(keys) {
+                column[slot] = key;
             }
+        }
+        let heads = value_side.chunks_exact_mut(layout.head_len());
+        for (head, values) in heads.zip(values.chunks_exact(layout.head_dim)) {
+            head[slot * layout.head_dim..][..layout.head_dim].copy_from_slice(values);
         }
     }
 
-    /// One head's keys and values in one layer, block by block, each `[slot][head_dim]` over the
-    /// block's 32 slots. Slots past [`len`](Self::len) hold nothing of meaning.
+    /// One head's keys as `[head_dim][slot]` and values as `[slot][head_dim]` in one layer, block
+    /// by block, over the block's 32 slots. Slots past [`len`](Self::len) hold nothing of meaning.
     pub(crate) fn head(
         &self,
         layer: usize,
@@ -297,10 +302,11 @@ mod tests {
                 let dims = head * LAYOUT.head_dim..(head + 1) * LAYOUT.head_dim;
                 for (position, &token) in tokens.iter().enumerate() {
                     let (keys, values) = blocks[position / BLOCK_TOKENS];
-                    let slot = position % BLOCK_TOKENS * LAYOUT.head_dim;
-                    let cached = |side: &[f32]| side[slot..][..LAYOUT.head_dim].to_vec();
-                    assert_eq!(cached(keys), row(token, position, layer, 0)[dims.clone()]);
-                    assert_eq!(cached(values), row(token, position, layer, 1)[dims.clone()]);
+                    let slot = position % BLOCK_TOKENS;
+                    let key: Vec<f32> = keys.chunks(BLOCK_TOKENS).map(|c| c[slot]).collect();
+                    let value = &values[slot * LAYOUT.head_dim..][..LAYOUT.head_dim];
+                    assert_eq!(key, row(token, position, layer, 0)[dims.clone()]);
+                    assert_eq!(value, &row(token, position, layer, 1)[dims.clone()]);
                 }
             }
         }
