@@ -156,11 +156,10 @@ fn assert_close(logits: &[Vec<f32>], expected: &Decoded, tolerance: f64, what: &
         .zip(&expected.logits)
         .map(|(logits, expected)| distance(logits, expected))
         .collect();
-    println!("{what}: distances {distances:.4?}");
     for (step, (logits, expected)) in logits.iter().zip(&expected.logits).enumerate() {
         assert!(
             distances[step] < tolerance,
-            "{what}: logits of step {step} differ"
+            "{what}: logits of the steps differ by {distances:.4?}"
         );
         let lost = f64::from(expected[best(expected)] - expected[best(logits)]);
         let bound = 4.0 * tolerance * deviation(expected);
