@@ -26,6 +26,7 @@ pub(crate) async fn serve(
     shutdown: CancellationToken,
 ) {
     let mut stream = ProposeStream::new(served);
+    let mut active = stream.served.engine.watch_active();
     let mut sending = true;
     while !stream.is_over(sending) {
         tokio::select! {
@@ -42,6 +43,8 @@ pub(crate) async fn serve(
                 None => sending = false,
             },
             () = shutdown.cancelled(), if !stream.draining => stream.draining = true,
+            // Other coordinators' sequences count as well.
+            Ok(()) = active.changed() => {}
         }
         stream.settle_ready();
         if let Some(event) = stream.answers() {

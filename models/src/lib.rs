@@ -77,6 +77,21 @@ pub fn store_dir() -> PathBuf {
     )
 }
 
+/// Checks that `text` can name a model for `role`, as far as that can be told without looking at
+/// files or at the hub.
+///
+/// # Errors
+/// Says what is wrong with it.
+pub fn check(text: &str, role: Role) -> Result<ModelRef> {
+    let model = text.parse()?;
+    if let ModelRef::Named(name) = &model
+        && !Path::new(text).is_file()
+    {
+        manifest().find(name, role)?;
+    }
+    Ok(model)
+}
+
 /// Finds the model that `text` names for `role`, and fetches it first where it is known and absent.
 /// Blocks.
 ///

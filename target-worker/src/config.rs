@@ -1,6 +1,7 @@
 //! The target worker's configuration.
 
 use clap::Parser;
+use models::Role;
 use service::config::ConfigError;
 use service::telemetry::LogOptions;
 use std::net::SocketAddr;
@@ -33,7 +34,7 @@ impl service::program::Config for Config {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
-        self.model.validate()
+        self.model.validate(Role::Target)
     }
 
     fn before_threads(&self) {

@@ -33,6 +33,7 @@ pub(crate) async fn serve(
     shutdown: CancellationToken,
 ) {
     let mut stream = VerifyStream::new(served);
+    let mut active = stream.served.engine.watch_active();
     let mut sending = true;
     while !stream.is_over(sending) {
         tokio::select! {
@@ -49,6 +50,8 @@ pub(crate) async fn serve(
                 None => sending = false,
             },
             () = shutdown.cancelled(), if !stream.draining => stream.draining = true,
+            // Other coordinators' sequences count as well.
+            Ok(()) = active.changed() => {}
         }
         stream.settle_ready();
         for event in stream.answers() {

@@ -1,7 +1,8 @@
 //! The options of a model that serves.
 
 use clap::{ArgAction, Args, value_parser};
-use models::ModelRef;
+use engine::synthetic::Description;
+use models::{ModelRef, Role};
 use service::config::ConfigError;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -82,15 +83,17 @@ impl fmt::Display for Device {
 }
 
 impl ModelOptions {
-    /// Checks that `--model` can be a model's name. Looks at no file.
+    /// Checks that `--model` can name a model for `role`. Looks into no file.
     ///
     /// # Errors
     /// Names the flag.
-    pub fn validate(&self) -> Result<(), ConfigError> {
-        match self.model.parse::<ModelRef>() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(ConfigError(format!("--model: {error}"))),
+    pub fn validate(&self, role: Role) -> Result<(), ConfigError> {
+        let wrong = |error: anyhow::Error| ConfigError(format!("--model: {error:#}"));
+        if let ModelRef::Synthetic(description) = models::check(&self.model, role).map_err(wrong)? {
+            let parsed = description.parse::<Description>();
+            parsed.map_err(|error| wrong(error.into()))?;
         }
+        Ok(())
     }
 
     /// Hands `--threads` to the libraries that compute. They read the environment once, at first

@@ -22,7 +22,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tracing::Span;
 
 /// Limits of an engine.
@@ -73,7 +73,7 @@ struct Shared {
     shape: ModelShape,
     options: EngineOptions,
     messages: mpsc::Sender<Message>,
-    open: AtomicUsize,
+    open: watch::Sender<usize>,
     next_id: AtomicU64,
     dropped: Arc<DroppedIds>,
     /// [`Hold`]s that live.
@@ -141,7 +141,7 @@ impl Engine {
                 shape,
                 options,
                 messages,
-                open: AtomicUsize::new(0),
+                open: watch::Sender::new(0),
                 next_id: AtomicU64::new(0),
                 dropped,
                 holds,
@@ -156,7 +156,12 @@ impl Engine {
 
     /// Sequences that are open.
     pub fn active_sequences(&self) -> usize {
-        self.shared.open.load(Ordering::Relaxed)
+        *self.shared.open.borrow()
+    }
+
+    /// Follows [`active_sequences`](Self::active_sequences).
+    pub fn watch_active(&self) -> watch::Receiver<usize> {
+        self.shared.open.subscribe()
     }
 
     /// Ends when the engine has stopped by itself: its model crashed.
@@ -185,12 +190,14 @@ impl Engine {
             return Err(EngineError::Stopped);
         }
         let max = self.shared.options.max_sequences;
-        self.shared
-            .open
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| {
-                (open < max).then_some(open + 1)
-            })
-            .map_err(|_| EngineError::Overloaded { max })?;
+        let has_room = self.shared.open.send_if_modified(|open| {
+            let has_room = *open < max;
+            *open += usize::from(has_room);
+            has_room
+        });
+        if !has_room {
+            return Err(EngineError::Overloaded { max });
+        }
         let state = SequenceState {
             id: self.shared.next_id.fetch_add(1, Ordering::Relaxed),
             sampler,
@@ -281,7 +288,7 @@ impl Sequence {
 
 impl Drop for Sequence {
     fn drop(&mut self) {
-        self.shared.open.fetch_sub(1, Ordering::Relaxed);
+        self.shared.open.send_modify(|open| *open -= 1);
         if self.sent {
             self.shared.dropped.push(self.state.id);
             // Full: the thread is awake. Closed: it has freed everything.
