@@ -28,11 +28,11 @@ const STEPS: [Step; 8] = [
     ("build", || {
         cargo(&["build", "--release", "--workspace", "--all-targets"])
     }),
-    ("test", test),
+    ("doc", document),
     ("doc tests", || {
         cargo(&["test", "--release", "--workspace", "--doc"])
     }),
-    ("doc", document),
+    ("test", test),
 ];
 
 /// Runs the steps, and stops at the first that fails.
