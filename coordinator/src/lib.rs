@@ -1,9 +1,9 @@
 //! Joins draft and target workers and streams accepted tokens to clients.
 //!
-//! A request's way: [`api`] checks it ([`request`], [`prompt`]) and hands it to the [`driver`], the
-//! one task that owns the pure [`scheduler`]. What the scheduler decides goes out over [`links`] to
-//! the workers; what they verify is committed in one place ([`commit`]), turned into text
-//! ([`detokenize`]) and streamed. No model is computed here.
+//! A request's way: `api` checks it (`request`, `prompt`) and hands it to the `driver`, the
+//! one task that owns the pure `scheduler`. What the scheduler decides goes out over `links` to
+//! the workers; what they verify is committed in one place (`commit`), turned into text
+//! (`detokenize`) and streamed. No model is computed here.
 
 mod api;
 mod commit;
