@@ -883,7 +883,8 @@ pub struct SpeculationStats {
     /// Those of them that were accepted and delivered.
     #[prost(uint32, tag = "3")]
     pub accepted_draft_tokens: u32,
-    /// Verified rounds by number of accepted tokens: entry i counts those with i.
+    /// Rounds that verified a proposal, by accepted tokens: entry i counts those with i. Plain
+    /// rounds are not among them.
     #[prost(uint32, repeated, tag = "4")]
     pub acceptance_histogram: ::prost::alloc::vec::Vec<u32>,
 }
