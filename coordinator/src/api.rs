@@ -4,7 +4,7 @@ use crate::driver::Admission;
 use crate::links::ServedModel;
 use crate::model::Model;
 use crate::prompt::{self, Tokenized};
-use crate::request::{self, ValidRequest};
+use crate::request::{self, Defaults, ValidRequest};
 use proto::v1::generation_server::Generation;
 use proto::v1::{self, GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse};
 use proto::v1::{TokenizeRequest, TokenizeResponse};
@@ -31,10 +31,10 @@ pub(crate) struct Api {
     pub(crate) served: ServedModel,
     /// Where admitted requests go.
     pub(crate) admissions: mpsc::Sender<Admission>,
-    /// One permit per request that may run at once.
+    /// One permit per choice that may run at once.
     pub(crate) places: Arc<Semaphore>,
-    /// Tokens to draft per round where a request does not say.
-    pub(crate) default_draft: u32,
+    /// What a client gets who does not say.
+    pub(crate) defaults: Defaults,
 }
 
 impl Api {
@@ -44,10 +44,10 @@ impl Api {
         model.ok_or_else(|| Error::new(Class::Unavailable, "the target is not connected"))
     }
 
-    /// A place among the requests that may run.
-    fn place(&self) -> Result<OwnedSemaphorePermit, Error> {
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map_err(|_| overloaded("too many requests are running"))
+    /// So many places among the requests that may run.
+    fn places(&self, count: u32) -> Result<OwnedSemaphorePermit, Error> {
+        let places = Arc::clone(&self.places).try_acquire_many_owned(count);
+        places.map_err(|_| overloaded("too many requests are running"))
     }
 }
 
@@ -60,18 +60,18 @@ impl Generation for Api {
         request: Request<GenerateRequest>,
     ) -> Result<Response<Self::GenerateStream>, Status> {
         let model = self.model()?;
-        let permit = self.place()?;
-        let default_draft = self.default_draft;
-        let checked_against = Arc::clone(&model);
+        let mut permits = self.places(1)?;
+        let defaults = self.defaults;
         let request =
-            check(move || ValidRequest::new(request.into_inner(), &checked_against, default_draft))
-                .await?;
+            check(move || ValidRequest::new(request.into_inner(), &model, &defaults)).await?;
+        if request.n() > 1 {
+            permits.merge(self.places(request.n() - 1)?);
+        }
         let (output, stream) = mpsc::channel(OUTPUT);
         let admission = Admission {
             request,
-            model,
             output,
-            permit,
+            permits,
         };
         self.admissions
             .try_send(admission)
@@ -84,7 +84,7 @@ impl Generation for Api {
         request: Request<TokenizeRequest>,
     ) -> Result<Response<TokenizeResponse>, Status> {
         let model = self.model()?;
-        let _place = self.place()?;
+        let _place = self.places(1)?;
         let Tokenized { token_ids, text } = check(move || {
             let request = request.into_inner();
             request::check_model(&request.model, &model)?;
@@ -129,4 +129,60 @@ fn overloaded(message: &str) -> Error {
         retry_after: RETRY_AFTER,
     };
     Error::new(class, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+    use proto::v1::{Prompt, TokenIds, prompt};
+    use speculation::{LogprobsMode, Rule};
+    use tokio::sync::watch;
+
+    fn request(n: u32) -> Request<GenerateRequest> {
+        let ids = TokenIds { ids: vec![1] };
+        Request::new(GenerateRequest {
+            prompt: Some(Prompt {
+                prompt: Some(prompt::Prompt::TokenIds(ids)),
+            }),
+            n: Some(n),
+            ..GenerateRequest::default()
+        })
+    }
+
+    #[tokio::test]
+    async fn each_choice_takes_a_place_and_gives_it_back() {
+        let (_publish, served) = watch::channel(Some(testing::shared_model()));
+        let (admissions, mut admitted) = mpsc::channel(3);
+        let places = Arc::new(Semaphore::new(3));
+        let api = Api {
+            served,
+            admissions,
+            places: Arc::clone(&places),
+            defaults: Defaults {
+                max_draft_tokens: 3,
+                rule: Rule::Coupled,
+                logprobs: LogprobsMode::Raw,
+                max_requests: 3,
+            },
+        };
+        let stream = api.generate(request(2)).await;
+        assert!(stream.is_ok());
+        assert_eq!(places.available_permits(), 1);
+        let refused = api.generate(request(2)).await.expect_err("one is left");
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        let wrong = api.generate(request(4)).await.expect_err("never so many");
+        assert_eq!(wrong.code(), tonic::Code::InvalidArgument);
+        assert_eq!(
+            places.available_permits(),
+            1,
+            "what is refused keeps no place"
+        );
+        assert!(api.generate(request(1)).await.is_ok());
+        assert_eq!(places.available_permits(), 0);
+        while let Ok(admission) = admitted.try_recv() {
+            drop(admission);
+        }
+        assert_eq!(places.available_permits(), 3);
+    }
 }

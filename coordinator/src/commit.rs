@@ -1,9 +1,21 @@
-//! The one function through which tokens become committed, token by token.
+//! The one function through which tokens become committed, token by token, and get their text.
 //!
-//! Everything that depends on what was committed (the end of a text, its length limit, the counts)
-//! is decided here and nowhere else, so that a round of several tokens cannot differ from as many
-//! rounds of one. Knows nothing of workers and clients.
+//! Everything that depends on what was committed (the end of a text, its length limit, the counts,
+//! the text itself) is decided here and nowhere else, so that a round of several tokens cannot
+//! differ from as many rounds of one. Knows nothing of workers and clients.
+//!
+//! The first boundary ends a text: a token that ends it, a stop string, the last token of the
+//! budget. What comes on the same token counts in this order. A token that ends the text does so
+//! before its own text is read. Text counts where it becomes certain: with the token that completes
+//! a character, or that ends the text.
 
+#[cfg(test)]
+mod tests;
+
+use crate::detokenize::Detokenizer;
+use crate::request::Generation;
+use crate::stop::StopMatcher;
+use proto::v1::TokenLogprobs;
 use speculation::TokenId;
 use std::sync::Arc;
 
@@ -17,31 +29,57 @@ pub(crate) enum Origin {
 }
 
 /// Why a text ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FinishReason {
-    /// The model ended it.
-    Stop,
+    /// The model ended it, or what the client named.
+    Stop(Matched),
     /// The token budget is spent.
     Length,
+    /// The client left.
+    Cancelled,
+}
+
+/// What a text stopped at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Matched {
+    /// This token.
+    Token(TokenId),
+    /// This stop string.
+    String(String),
+}
+
+/// A token to commit.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NewToken {
+    /// Its id.
+    pub(crate) id: TokenId,
+    /// Where it came from.
+    pub(crate) origin: Origin,
+    /// Its log-probabilities, where the client asked for them.
+    pub(crate) logprobs: Option<TokenLogprobs>,
 }
 
 /// The committed tokens of one sequence: its prompt and its output so far.
 #[derive(Debug)]
 pub(crate) struct Committed {
+    generation: Arc<Generation>,
     tokens: Vec<TokenId>,
-    prompt_len: usize,
-    budget: usize,
-    end_tokens: Arc<[TokenId]>,
+    detokenizer: Detokenizer,
+    matcher: StopMatcher,
     finish: Option<FinishReason>,
 }
 
 /// What one call of [`Committed::commit`] added.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Delta {
+    /// The text that became certain.
+    pub(crate) text: String,
     /// The new tokens.
     pub(crate) tokens: Vec<TokenId>,
     /// Where each came from.
     pub(crate) origins: Vec<Origin>,
+    /// Their log-probabilities, where the client asked for them.
+    pub(crate) logprobs: Vec<TokenLogprobs>,
     /// Set where the last of them ended the text.
     pub(crate) finish: Option<FinishReason>,
 }
@@ -57,14 +95,13 @@ impl Delta {
 }
 
 impl Committed {
-    /// A sequence that starts as `prompt` and takes at most `budget` tokens more, fewer where one of
-    /// `end_tokens` comes.
-    pub(crate) fn new(prompt: Vec<TokenId>, budget: usize, end_tokens: Arc<[TokenId]>) -> Self {
+    /// A sequence that starts as the prompt of `generation` and goes on by its rules.
+    pub(crate) fn new(generation: Arc<Generation>) -> Self {
         Self {
-            prompt_len: prompt.len(),
-            tokens: prompt,
-            budget,
-            end_tokens,
+            tokens: generation.prompt.clone(),
+            generation,
+            detokenizer: Detokenizer::default(),
+            matcher: StopMatcher::default(),
             finish: None,
         }
     }
@@ -81,109 +118,85 @@ impl Committed {
 
     /// The length of the prompt.
     pub(crate) fn prompt_len(&self) -> usize {
-        self.prompt_len
+        self.generation.prompt.len()
     }
 
     /// The length of the output.
     pub(crate) fn generated(&self) -> usize {
-        self.tokens.len() - self.prompt_len
+        self.tokens.len() - self.prompt_len()
     }
 
     /// How many tokens may still come.
     pub(crate) fn budget_left(&self) -> usize {
-        self.budget.saturating_sub(self.generated())
+        self.generation.max_tokens.saturating_sub(self.generated())
     }
 
     /// Commits `run` up to the first token that ends the text; what follows that is dropped.
-    pub(crate) fn commit(&mut self, run: impl IntoIterator<Item = (TokenId, Origin)>) -> Delta {
+    pub(crate) fn commit(&mut self, run: impl IntoIterator<Item = NewToken>) -> Delta {
         let mut delta = Delta::default();
-        for (token, origin) in run {
+        for new in run {
             if self.finish.is_some() {
                 break;
             }
-            self.tokens.push(token);
-            delta.tokens.push(token);
-            delta.origins.push(origin);
-            if self.end_tokens.contains(&token) {
-                self.finish = Some(FinishReason::Stop);
-            } else if self.budget_left() == 0 {
-                self.finish = Some(FinishReason::Length);
-            }
+            // The first tokens, so many as the client wants at least, end nothing, and their text
+            // counts towards no stop string.
+            let searching = self.generated() >= self.generation.stop.min_tokens;
+            self.tokens.push(new.id);
+            delta.tokens.push(new.id);
+            delta.origins.push(new.origin);
+            delta.logprobs.extend(new.logprobs);
+            self.finish = self.write(new.id, searching, &mut delta.text);
+            delta.finish.clone_from(&self.finish);
         }
-        delta.finish = self.finish.filter(|_| !delta.tokens.is_empty());
         delta
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const EOS: TokenId = 99;
-
-    fn run(tokens: &[TokenId]) -> Vec<(TokenId, Origin)> {
-        let last = tokens.len() - 1;
-        tokens
-            .iter()
-            .enumerate()
-            .map(|(index, token)| {
-                let origin = if index == last {
-                    Origin::Target
-                } else {
-                    Origin::Draft
-                };
-                (*token, origin)
-            })
-            .collect()
-    }
-
-    #[test]
-    fn an_end_token_inside_an_accepted_run_drops_the_rest_at_every_offset() {
-        for offset in 0..6 {
-            let mut tokens: Vec<TokenId> = (1..=6).collect();
-            tokens[offset] = EOS;
-            let mut committed = Committed::new(vec![7, EOS], 100, [EOS].into());
-            let delta = committed.commit(run(&tokens));
-            assert_eq!(delta.tokens, tokens[..=offset]);
-            assert_eq!(delta.origins.len(), offset + 1);
-            assert_eq!(delta.drafted(), (offset + 1).min(5));
-            assert_eq!(delta.finish, Some(FinishReason::Stop));
-            assert_eq!(committed.generated(), offset + 1);
+    /// Writes the text of `token`, the last one, up to where it ends.
+    fn write(
+        &mut self,
+        token: TokenId,
+        searching: bool,
+        text: &mut String,
+    ) -> Option<FinishReason> {
+        let generation = Arc::clone(&self.generation);
+        let tokenizer = &generation.model.tokenizer;
+        if generation.stop.end_tokens.contains(&token) {
+            text.push_str(&self.matcher.flush());
+            if generation.stop.include {
+                text.push_str(&self.detokenizer.push(tokenizer, &[token]));
+            }
+            text.push_str(&std::mem::take(&mut self.detokenizer).finish(tokenizer));
+            return Some(FinishReason::Stop(Matched::Token(token)));
         }
-    }
-
-    #[test]
-    fn the_budget_cuts_a_run_at_every_offset() {
-        for budget in 1..=6 {
-            let mut committed = Committed::new(vec![7], budget, [EOS].into());
-            let delta = committed.commit(run(&[1, 2, 3, 4, 5, 6]));
-            assert_eq!(delta.tokens.len(), budget);
-            assert_eq!(delta.finish, Some(FinishReason::Length));
-            assert_eq!(committed.budget_left(), 0);
+        let mut piece = self.detokenizer.push(tokenizer, &[token]);
+        let last = self.budget_left() == 0;
+        if last {
+            piece += &std::mem::take(&mut self.detokenizer).finish(tokenizer);
         }
+        let stop = self.search(piece, searching, text);
+        if stop.is_none() && last {
+            text.push_str(&self.matcher.flush());
+            return Some(FinishReason::Length);
+        }
+        stop
     }
 
-    #[test]
-    fn an_end_token_as_the_last_of_the_budget_is_a_stop() {
-        let mut committed = Committed::new(vec![7], 2, [EOS].into());
-        assert_eq!(
-            committed.commit(run(&[1, EOS])).finish,
-            Some(FinishReason::Stop)
-        );
-    }
-
-    #[test]
-    fn without_end_tokens_the_text_goes_on_past_them() {
-        let mut committed = Committed::new(vec![7], 10, [].into());
-        assert_eq!(committed.commit(run(&[EOS, 1])).finish, None);
-        assert_eq!(committed.tokens(), [7, EOS, 1]);
-    }
-
-    #[test]
-    fn nothing_is_committed_after_the_end() {
-        let mut committed = Committed::new(vec![7], 1, [EOS].into());
-        committed.commit(run(&[1]));
-        assert_eq!(committed.commit(run(&[2])), Delta::default());
-        assert_eq!(committed.tokens(), [7, 1]);
+    /// Adds `piece` to `text`, as far as no stop string may begin in it.
+    fn search(
+        &mut self,
+        piece: String,
+        searching: bool,
+        text: &mut String,
+    ) -> Option<FinishReason> {
+        if !searching {
+            text.push_str(&piece);
+            return None;
+        }
+        let stop = &self.generation.stop;
+        let searched = self.matcher.push(&stop.strings, &piece, stop.include);
+        text.push_str(&searched.text);
+        searched
+            .found
+            .map(|found| FinishReason::Stop(Matched::String(found)))
     }
 }

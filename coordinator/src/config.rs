@@ -1,9 +1,10 @@
 //! The coordinator's configuration.
 
 use crate::request::MAX_DRAFT_TOKENS;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use service::config::ConfigError;
 use service::telemetry::LogOptions;
+use speculation::Rule;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -43,7 +44,31 @@ pub struct Config {
         value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_DRAFT_TOKENS)))]
     pub spec_draft_n_max: u32,
 
-    /// Requests that run or wait at once. More are turned away, with a hint when to try again
+    /// How proposals are verified where a request does not say. `coupled` gives one text per seed,
+    /// whatever the drafts; `token` and `block` accept more of a poor draft, give the same law, and
+    /// send laws of up to some 70 bytes per drafted token
+    #[arg(
+        long,
+        env = "SPECDEC_SPEC_RULE",
+        value_enum,
+        default_value_t = SpecRule::Coupled,
+        value_name = "RULE"
+    )]
+    pub spec_rule: SpecRule,
+
+    /// Which log-probabilities are reported where a request does not say: those of the model's own
+    /// logits, or those of the law that tokens are drawn from after temperature, penalties and masks
+    #[arg(
+        long,
+        env = "SPECDEC_LOGPROBS_MODE",
+        value_enum,
+        default_value_t = LogprobsMode::RawLogprobs,
+        value_name = "MODE"
+    )]
+    pub logprobs_mode: LogprobsMode,
+
+    /// Requests that run or wait at once; each choice of a request counts as one. More are turned
+    /// away, with a hint when to try again
     #[arg(long, env = "SPECDEC_MAX_REQUESTS", default_value_t = 256, value_name = "REQUESTS",
         value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub max_requests: u32,
@@ -67,6 +92,46 @@ pub struct Config {
     /// How to log.
     #[command(flatten)]
     pub log: LogOptions,
+}
+
+/// How proposals are verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SpecRule {
+    /// By shared noise: a drafted token is accepted where it is the target's own choice.
+    Coupled,
+    /// By the ratio of probabilities, token by token.
+    Token,
+    /// By the ratio of probabilities, all drafted tokens together.
+    Block,
+}
+
+impl From<SpecRule> for Rule {
+    fn from(rule: SpecRule) -> Self {
+        match rule {
+            SpecRule::Coupled => Self::Coupled,
+            SpecRule::Token => Self::Token,
+            SpecRule::Block => Self::Block,
+        }
+    }
+}
+
+/// Which log-probabilities are reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum LogprobsMode {
+    /// Of the model's own logits.
+    RawLogprobs,
+    /// Of the law that tokens are drawn from.
+    ProcessedLogprobs,
+}
+
+impl From<LogprobsMode> for speculation::LogprobsMode {
+    fn from(mode: LogprobsMode) -> Self {
+        match mode {
+            LogprobsMode::RawLogprobs => Self::Raw,
+            LogprobsMode::ProcessedLogprobs => Self::Processed,
+        }
+    }
 }
 
 impl Config {
@@ -147,6 +212,24 @@ mod tests {
         assert!(config.drafts.is_empty());
         assert!(config.listen.ip().is_loopback());
         assert_eq!(config.spec_draft_n_max, 3);
+        assert_eq!(config.spec_rule, SpecRule::Coupled);
+        assert_eq!(config.logprobs_mode, LogprobsMode::RawLogprobs);
+    }
+
+    #[test]
+    fn rules_and_modes_have_the_names_of_the_protocol() {
+        let target = ["--target", "http://t:1"];
+        for (name, rule) in [
+            ("coupled", Rule::Coupled),
+            ("token", Rule::Token),
+            ("block", Rule::Block),
+        ] {
+            let config = parse(&[&target[..], &["--spec-rule", name]].concat());
+            assert_eq!(Rule::from(config.unwrap().spec_rule), rule);
+        }
+        let mode = ["--logprobs-mode", "processed_logprobs"];
+        let config = parse(&[target, mode].concat()).unwrap();
+        assert_eq!(config.logprobs_mode, LogprobsMode::ProcessedLogprobs);
     }
 
     #[test]
@@ -167,7 +250,7 @@ mod tests {
 
     #[test]
     fn wrong_values_are_refused_and_the_flag_named() {
-        let cases: [(&[&str], &str); 10] = [
+        let cases: [(&[&str], &str); 12] = [
             (&[], "--target"),
             (&["--target", "not a url"], "--target"),
             (&["--target", "https://t:1"], "--target"),
@@ -181,6 +264,14 @@ mod tests {
             (
                 &["--target", "http://t:1", "--spec-draft-n-max", "17"],
                 "--spec-draft-n-max",
+            ),
+            (
+                &["--target", "http://t:1", "--spec-rule", "best"],
+                "--spec-rule",
+            ),
+            (
+                &["--target", "http://t:1", "--logprobs-mode", "raw"],
+                "--logprobs-mode",
             ),
             (
                 &["--target", "http://t:1", "--max-requests", "0"],

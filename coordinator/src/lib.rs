@@ -2,8 +2,8 @@
 //!
 //! A request's way: `api` checks it (`request`, `prompt`) and hands it to the `driver`, the
 //! one task that owns the pure `scheduler`. What the scheduler decides goes out over `links` to
-//! the workers; what they verify is committed in one place (`commit`), turned into text
-//! (`detokenize`) and streamed. No model is computed here.
+//! the workers; what they verify is committed in one place (`commit`), where it also becomes text
+//! (`detokenize`) up to where that ends (`stop`), and streamed. No model is computed here.
 
 mod api;
 mod commit;
@@ -15,16 +15,18 @@ mod model;
 mod prompt;
 mod request;
 mod scheduler;
+mod stop;
 mod template;
 #[cfg(test)]
 mod testing;
 
-pub use config::Config;
+pub use config::{Config, LogprobsMode, SpecRule};
 
 use api::Api;
 use driver::Driver;
 use links::{DraftLink, ServedModel, TargetLink};
 use proto::v1::generation_server::GenerationServer;
+use request::Defaults;
 use scheduler::Patience;
 use service::server::{HealthReporter, MAX_MESSAGE_BYTES, ServingStatus};
 use service::{CancellationToken, Tasks};
@@ -75,7 +77,12 @@ pub async fn run(
         served,
         admissions,
         places: Arc::new(Semaphore::new(config.max_requests as usize)),
-        default_draft: config.spec_draft_n_max,
+        defaults: Defaults {
+            max_draft_tokens: config.spec_draft_n_max,
+            rule: config.spec_rule.into(),
+            logprobs: config.logprobs_mode.into(),
+            max_requests: config.max_requests,
+        },
     };
     let generation = GenerationServer::new(api)
         .max_decoding_message_size(MAX_MESSAGE_BYTES)

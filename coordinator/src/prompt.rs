@@ -89,8 +89,11 @@ fn conversation(chat: Chat, model: &Model) -> Result<Tokenized, Error> {
     })
 }
 
-/// Special tokens in the text are recognised; the tokenizer adds none.
-fn encode(text: &str, model: &Model) -> Result<Vec<TokenId>, Error> {
+/// The token ids of `text`. Special tokens in it are recognised; the tokenizer adds none.
+///
+/// # Errors
+/// [`Class::Internal`] where the tokenizer fails.
+pub(crate) fn encode(text: &str, model: &Model) -> Result<Vec<TokenId>, Error> {
     let encoding = model
         .tokenizer
         .encode_fast(text, false)

@@ -1,9 +1,11 @@
 //! A small model for unit tests: every byte is a token.
 
 use crate::model::Model;
-use proto::v1::ModelDescription;
-use serde_json::{Map, json};
+use crate::request::{Generation, StopRules};
+use proto::v1::{Decoding, ModelDescription, SamplingParams, VerificationRule};
+use serde_json::{Map, Value, json};
 use speculation::TokenId;
+use std::sync::{Arc, LazyLock};
 use tokenizers::Tokenizer;
 
 pub(crate) const MODEL: &str = "bytes";
@@ -27,6 +29,63 @@ pub(crate) fn model() -> Model {
     Model::new(None, &description, byte_level_json().as_bytes()).expect("a valid model")
 }
 
+/// [`model`], made once.
+pub(crate) fn shared_model() -> Arc<Model> {
+    static MODEL: LazyLock<Arc<Model>> = LazyLock::new(|| Arc::new(model()));
+    Arc::clone(&MODEL)
+}
+
+/// A model whose token `i` is `pieces[i]`, whatever bytes that has.
+pub(crate) fn model_of(pieces: &[&[u8]]) -> Arc<Model> {
+    let written =
+        |piece: &&[u8]| -> String { piece.iter().map(|byte| BYTES[usize::from(*byte)]).collect() };
+    let vocabulary = pieces
+        .iter()
+        .zip(0..)
+        .map(|(piece, id)| (written(piece), json!(id)));
+    let json = tokenizer_json(vocabulary.collect(), &json!([]));
+    let description = ModelDescription {
+        tokenizer_size: pieces.len() as u32,
+        ..ModelDescription::default()
+    };
+    Arc::new(Model::new(None, &description, json.as_bytes()).expect("a valid model"))
+}
+
+/// `model` whose tokenizer joins these pairs.
+pub(crate) fn with_merges(model: &Model, merges: &[(&str, &str)]) -> Model {
+    let mut json: Value =
+        serde_json::from_str(&model.tokenizer.to_string(false).expect("written")).expect("JSON");
+    let merges = merges.iter().map(|(a, b)| json!([a, b]));
+    json["model"]["merges"] = merges.collect();
+    let description = ModelDescription {
+        tokenizer_size: model.tokenizer_size,
+        ..ModelDescription::default()
+    };
+    Model::new(None, &description, json.to_string().as_bytes()).expect("a valid model")
+}
+
+/// Plain generation from `prompt`, up to the end of text.
+pub(crate) fn generation(prompt: Vec<TokenId>, max_tokens: usize) -> Generation {
+    Generation {
+        model: shared_model(),
+        max_tokens,
+        stop: StopRules {
+            end_tokens: vec![END_TOKEN],
+            ..StopRules::default()
+        },
+        decoding: Decoding {
+            sampling: Some(SamplingParams::default()),
+            rule: VerificationRule::Coupled.into(),
+            prompt_len: prompt.len() as u32,
+            end_token_ids: vec![END_TOKEN],
+            ..Decoding::default()
+        },
+        prompt,
+        logprobs: None,
+        max_draft_tokens: 3,
+    }
+}
+
 /// The token of a byte.
 pub(crate) fn byte_token(byte: u8) -> TokenId {
     byte.into()
@@ -37,27 +96,36 @@ pub(crate) fn byte_level_tokenizer() -> Tokenizer {
     Tokenizer::from_bytes(byte_level_json()).expect("a valid tokenizer")
 }
 
+fn byte_level_json() -> String {
+    let vocabulary = BYTES
+        .iter()
+        .zip(0..)
+        .map(|(text, id)| (text.to_string(), json!(id)));
+    let end = json!([{"id": END_TOKEN, "content": "<|end|>", "special": true, "single_word": false,
+        "lstrip": false, "rstrip": false, "normalized": false}]);
+    tokenizer_json(vocabulary.collect(), &end)
+}
+
 /// The character that byte-level BPE writes for each byte: itself where it is visible, else the
 /// next free one from U+0100 on.
-fn byte_level_json() -> String {
+static BYTES: LazyLock<[char; 256]> = LazyLock::new(|| {
     let mut unused = 0x100..;
-    let vocabulary: Map<_, _> = (0..=255u8)
-        .map(|byte| {
-            let visible = matches!(byte, 33..=126 | 161..=172 | 174..=255);
-            let code = if visible {
-                byte.into()
-            } else {
-                unused.next().expect("endless")
-            };
-            let text = char::from_u32(code).expect("a character").to_string();
-            (text, json!(byte))
-        })
-        .collect();
+    std::array::from_fn(|byte| {
+        let visible = matches!(byte, 33..=126 | 161..=172 | 174..=255);
+        let code = if visible {
+            byte as u32
+        } else {
+            unused.next().expect("endless")
+        };
+        char::from_u32(code).expect("a character")
+    })
+});
+
+fn tokenizer_json(vocabulary: Map<String, Value>, added: &Value) -> String {
     let pieces = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
     json!({
         "version": "1.0",
-        "added_tokens": [{"id": END_TOKEN, "content": "<|end|>", "special": true, "single_word": false,
-            "lstrip": false, "rstrip": false, "normalized": false}],
+        "added_tokens": added,
         "pre_tokenizer": pieces,
         "decoder": pieces,
         "model": {"type": "BPE", "vocab": vocabulary, "merges": []},

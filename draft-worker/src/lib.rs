@@ -2,11 +2,12 @@
 //!
 //! [`run`] loads the model and serves `specdec.v1.Draft`. `grpc` answers the calls; `stream` is a
 //! Propose stream from its first command to its last; `history` keeps what one sequence's cache
-//! holds of its committed tokens. Knows nothing of clients, and nothing of the target's model.
+//! holds of its committed tokens; `proposer` draws tokens. Knows nothing of clients, and nothing of the target's model.
 
 mod config;
 mod grpc;
 mod history;
+mod proposer;
 mod sequence;
 mod stream;
 

@@ -5,20 +5,23 @@
 //! commit abandons a draft that runs for an older one: its proposal would come too late.
 
 use crate::history::{Feed, History};
-use engine::{EngineError, Sequence};
+use crate::proposer::{Drafted, Drawing, Proposer};
+use engine::{EngineError, Reader, Row, Sequence};
 use proto::v1::DraftCommit;
 use service::CancellationToken;
 use speculation::TokenId;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 use tokio_util::sync::DropGuard;
-use worker::{Fault, Limits};
+use worker::{Fault, Limits, Opening, Served};
 
 /// One sequence at the draft worker.
 #[derive(Debug)]
 pub(crate) struct Drafting {
     history: History,
-    engine: Arc<Mutex<Sequence>>,
+    drawing: Drawing,
+    /// None until the sequence is opened there.
+    engine: Arc<Mutex<Option<Sequence>>>,
     /// True until the opened tokens are prefilled: no commit abandons that.
     prefilling: bool,
     /// Tokens that the latest commit asks for, until work on them starts.
@@ -43,27 +46,39 @@ pub(crate) struct Draft {
     pub(crate) base_len: u32,
     count: usize,
     feed: Feed,
-    engine: Arc<Mutex<Sequence>>,
+    drawing: Drawing,
+    engine: Arc<Mutex<Option<Sequence>>>,
     abandoned: CancellationToken,
 }
 
-/// The opened tokens, all but the last, to be fed.
+/// A sequence to be opened, and its tokens, all but the last, to be fed.
 pub(crate) struct Prefill {
+    opening: Opening,
     feed: Option<Feed>,
-    engine: Arc<Mutex<Sequence>>,
+    engine: Arc<Mutex<Option<Sequence>>>,
 }
 
+/// Reads nothing: for calls that only prefill.
+#[derive(Debug)]
+struct Nothing;
+
 impl Drafting {
-    /// A sequence of `tokens`, at least one, and the prefill that it begins with.
-    pub(crate) fn new(sequence: Sequence, tokens: Vec<TokenId>) -> (Self, Prefill) {
+    /// A sequence as `opening` wants it, and the prefill that it begins with.
+    pub(crate) fn new(mut opening: Opening) -> (Self, Prefill) {
         let drafting = Self {
-            history: History::new(tokens),
-            engine: Arc::new(Mutex::new(sequence)),
+            history: History::new(std::mem::take(&mut opening.tokens)),
+            drawing: Drawing {
+                rule: opening.rule,
+                sampler: opening.sampler,
+                adjustments: Arc::clone(&opening.adjustments),
+            },
+            engine: Arc::default(),
             prefilling: true,
             wanted: 0,
             running: None,
         };
         let prefill = Prefill {
+            opening,
             feed: drafting.history.prefill(),
             engine: drafting.engine.clone(),
         };
@@ -120,6 +135,7 @@ impl Drafting {
             base_len: self.base_len(),
             count,
             feed: self.history.feed(),
+            drawing: self.drawing.clone(),
             engine: self.engine.clone(),
             abandoned,
         })
@@ -138,25 +154,37 @@ impl Drafting {
 }
 
 impl Prefill {
-    /// Feeds the tokens.
-    pub(crate) async fn run(self) -> Result<(), EngineError> {
+    /// Opens the sequence and feeds its tokens.
+    pub(crate) async fn run(self, served: &Served) -> Result<(), Fault> {
+        let mut engine = self.engine.lock().await;
+        let sequence = engine.insert(served.open(&self.opening).await?);
         if let Some(Feed { keep, tokens }) = self.feed {
-            self.engine.lock().await.score(keep, tokens, 0).await?;
+            sequence.read(keep, tokens, 0, Nothing).await?;
         }
         Ok(())
     }
 }
 
+impl Reader for Nothing {
+    fn read(&mut self, _row: Row<'_>) -> Result<Option<TokenId>, EngineError> {
+        Ok(None)
+    }
+}
+
 impl Draft {
     /// Drafts the proposal; `None` where it is abandoned.
-    pub(crate) async fn run(self) -> Option<Result<Vec<TokenId>, EngineError>> {
+    pub(crate) async fn run(self) -> Option<Result<Drafted, Fault>> {
         let Feed { keep, tokens } = self.feed;
+        let proposer = Proposer::new(self.drawing, u64::from(self.base_len));
         // The lock waits until an abandoned draft has let go.
         let draft = async {
             let mut engine = self.engine.lock().await;
-            engine.generate(keep, tokens, self.count).await
+            let sequence = engine
+                .as_mut()
+                .ok_or_else(|| Fault::desync("the sequence is not open"))?;
+            Ok(sequence.decode(keep, tokens, self.count, proposer).await?)
         };
         let result = self.abandoned.run_until_cancelled(draft).await?;
-        Some(result.map(|choices| choices.iter().map(|choice| choice.token).collect()))
+        Some(result.map(Proposer::finish))
     }
 }

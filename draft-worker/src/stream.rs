@@ -4,13 +4,12 @@
 //! answers. Work on different sequences runs side by side. When the task ends, for whatever
 //! reason, everything of the stream goes with it.
 
+use crate::proposer::Drafted;
 use crate::sequence::{Draft, Drafting, Next, Prefill};
-use engine::EngineError;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{FuturesUnordered, Stream, StreamExt as _};
 use proto::v1::{DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal};
 use service::CancellationToken;
-use speculation::TokenId;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -78,8 +77,8 @@ struct Done {
 }
 
 enum DoneKind {
-    Prefilled(Result<(), EngineError>),
-    Drafted(Result<Vec<TokenId>, EngineError>, Duration),
+    Prefilled(Result<(), Fault>),
+    Drafted(Result<Drafted, Fault>, Duration),
     /// The sequence was closed, or newer tokens were committed.
     Abandoned,
 }
@@ -140,12 +139,16 @@ impl ProposeStream {
         // Where this replaces a sequence that was busy, its place is free only now.
         self.settle_ready();
         let limits = &self.served.limits;
-        let opening = Opening::parse(open.token_ids, open.sampling, open.key, limits)?;
-        let engine = self.served.engine.open(opening.sampler)?;
-        let (drafting, prefill) = Drafting::new(engine, opening.tokens);
+        if self.sequences.len() >= limits.max_sequences {
+            return Err(Fault::overloaded(
+                "the stream holds as many sequences as the engine takes",
+            ));
+        }
+        let opening = Opening::parse(open.token_ids, open.decoding, limits)?;
+        let (drafting, prefill) = Drafting::new(opening);
         let base_len = drafting.base_len();
         let live = self.sequences.insert(sequence, epoch, drafting);
-        let work = prefill_work(prefill, live.closed());
+        let work = prefill_work(prefill, self.served.clone(), live.closed());
         self.start(sequence, epoch, base_len, work);
         Ok(())
     }
@@ -171,6 +174,7 @@ impl ProposeStream {
                 base_len: live.state.base_len(),
                 draft_ids: Vec::new(),
                 compute_us: 0,
+                laws: None,
             }),
             Next::Draft(draft) => {
                 self.start(sequence, epoch, draft.base_len, draft_work(draft));
@@ -204,15 +208,16 @@ impl ProposeStream {
         match kind {
             DoneKind::Abandoned => {}
             DoneKind::Prefilled(Ok(())) => self.prefilled(sequence, epoch, base_len),
-            DoneKind::Drafted(Ok(draft_ids), took) => self.drafted(Proposal {
+            DoneKind::Drafted(Ok(drafted), took) => self.drafted(Proposal {
                 sequence,
                 epoch,
                 base_len,
-                draft_ids,
+                draft_ids: drafted.ids,
+                laws: drafted.laws,
                 compute_us: u32::try_from(took.as_micros()).unwrap_or(u32::MAX),
             }),
             DoneKind::Prefilled(Err(error)) | DoneKind::Drafted(Err(error), _) => {
-                self.fail(sequence, epoch, error.into());
+                self.fail(sequence, epoch, error);
             }
         }
     }
@@ -268,8 +273,8 @@ impl ProposeStream {
     }
 }
 
-async fn prefill_work(prefill: Prefill, closed: CancellationToken) -> DoneKind {
-    match closed.run_until_cancelled(prefill.run()).await {
+async fn prefill_work(prefill: Prefill, served: Served, closed: CancellationToken) -> DoneKind {
+    match closed.run_until_cancelled(prefill.run(&served)).await {
         Some(result) => DoneKind::Prefilled(result),
         None => DoneKind::Abandoned,
     }

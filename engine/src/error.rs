@@ -66,6 +66,9 @@ pub enum EngineError {
     /// A request that makes no sense: names the argument.
     #[error("{0}")]
     Invalid(String),
+    /// What the request demands of its text cannot be met or told.
+    #[error("{0}")]
+    Excluded(String),
     /// The model failed.
     #[error("the model failed: {0}")]
     Model(String),

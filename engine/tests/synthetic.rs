@@ -1,7 +1,10 @@
 //! The toy model's tokenizer is a real one.
 
-use engine::{Engine, EngineOptions, Model, Synthetic};
-use speculation::{NoiseKey, Sampler, Sampling, SamplingOptions};
+use engine::{Engine, EngineError, EngineOptions, Model, Reader, Row, Synthetic};
+use speculation::{
+    AdjustmentOptions, Adjustments, NoiseKey, Prefix, Sampler, Sampling, SamplingOptions,
+};
+use std::sync::Arc;
 use tokenizers::Tokenizer;
 
 fn synthetic(vocab: usize) -> (Synthetic, Tokenizer) {
@@ -86,9 +89,12 @@ async fn text_is_readable_words() {
         key: NoiseKey(3),
     };
     let prompt = tokenizer.encode("Once upon a time", false).unwrap();
-    let mut sequence = engine.open(sampler).unwrap();
-    let choices = sequence.generate(0, prompt.get_ids().to_vec(), 200);
-    let ids: Vec<u32> = choices.await.unwrap().iter().map(|c| c.token).collect();
+    let adjustments = Adjustments::new(AdjustmentOptions::default()).unwrap();
+    let prefix = Prefix::new(Arc::new(adjustments), None);
+    let mut sequence = engine.open(prefix).unwrap();
+    let drawn = Drawn(sampler, Vec::new());
+    let decoding = sequence.decode(0, prompt.get_ids().to_vec(), 200, drawn);
+    let Drawn(_, ids) = decoding.await.unwrap();
     let text = tokenizer.decode(&ids, true).unwrap();
     let readable = text
         .chars()
@@ -96,4 +102,16 @@ async fn text_is_readable_words() {
         .count();
     assert!(readable * 50 > text.chars().count() * 49, "{text}");
     assert!(text.split(' ').count() > 150, "{text}");
+}
+
+/// Tokens as they are drawn.
+#[derive(Debug)]
+struct Drawn(Sampler, Vec<u32>);
+
+impl Reader for Drawn {
+    fn read(&mut self, row: Row<'_>) -> Result<Option<u32>, EngineError> {
+        let token = self.0.choose(row.logits(), row.position()).token;
+        self.1.push(token);
+        Ok(Some(token))
+    }
 }

@@ -3,6 +3,8 @@
 
 mod convert;
 
+pub use convert::{MAX_BIASED_TOKENS, MAX_TOP_LOGPROBS, Unspecified};
+
 /// The generated code. `cargo xtask codegen` writes it; a test checks that it is current.
 #[allow(
     clippy::all,

@@ -27,6 +27,7 @@ fn a_proposal_stays_within_budget() {
             base_len: 100_000,
             draft_ids: draft_ids(),
             compute_us: 20_000,
+            laws: None,
         }],
         ..v1::DraftEvent::default()
     };
@@ -43,6 +44,7 @@ fn a_verify_batch_stays_within_budget() {
             epoch: 3,
             base_len: 100_000,
             draft_ids: draft_ids(),
+            laws: None,
         }],
     };
     let command = v1::TargetCommand {

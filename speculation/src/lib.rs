@@ -4,20 +4,30 @@
 //! Pure: no IO, no async, no clock, no model. Draft and target call the same functions with the
 //! same request parameters, which is what makes their choices agree.
 
+mod adjustments;
 mod choice;
+mod draft_law;
 mod exponential;
 mod law;
 mod logits;
+mod logprobs;
 mod noise;
+mod prefix;
+mod ratio;
 mod sampling;
 mod scores;
-mod verify;
+mod typical;
+mod verifier;
 
+pub use adjustments::{AdjustmentOptions, Adjustments};
 pub use choice::{Choice, Sampler};
+pub use draft_law::{DraftLaw, InvalidDraftLaw, MAX_ENTRIES, MAX_SUPPORT, TOTAL_COUNT};
 pub use law::Law;
-pub use noise::{NoiseKey, gumbel};
+pub use logprobs::{LogprobRow, LogprobsMode, LogprobsOptions, TokenLogprobs};
+pub use noise::{NoiseKey, Stream, gumbel, uniform};
+pub use prefix::{Constraint, ConstraintError, Prefix, common_prefix};
 pub use sampling::{InvalidSampling, Sampling, SamplingOptions};
-pub use verify::{Verdict, common_prefix, verify};
+pub use verifier::{Rule, Verdict, Verifier};
 
 /// A token id in the target's vocabulary.
 pub type TokenId = u32;

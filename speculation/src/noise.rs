@@ -50,6 +50,51 @@ pub fn gumbel(key: NoiseKey, position: u64, token: TokenId) -> f64 {
     gumbel_of_word(noise.word(token))
 }
 
+/// What a uniform variable of the ratio rules decides. The streams are independent of each other
+/// and of the shared noise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Which token the draft proposes.
+    Draft,
+    /// Whether a drafted token is accepted.
+    Accept,
+    /// Which token the target chooses where none is accepted any more.
+    Residual,
+}
+
+impl Stream {
+    /// Separates the streams. Any different constants do.
+    fn tag(self) -> u32 {
+        match self {
+            Self::Draft => 0x6472_6166,
+            Self::Accept => 0x6163_6365,
+            Self::Residual => 0x7265_7369,
+        }
+    }
+}
+
+/// The uniform variable on (0, 1), of 52 random bits, that `stream` has at absolute `position` in
+/// the round that follows `base` committed tokens.
+///
+/// Block verification looks at variables of positions that it then rejects, so a position needs
+/// new ones in every round: that is what `base` is for.
+pub fn uniform(key: NoiseKey, stream: Stream, base: u64, position: u64) -> f64 {
+    let NoiseKey(key) = key;
+    // A key of its own per stream: the streams and the shared noise have no counter in common.
+    let halves = [key as u64, (key >> 64) as u64].map(words);
+    let [[a, b], [c, d]] = halves;
+    let [a, b, c, d] = philox([a, b, c, d], [stream.tag(), RATIO_RULES]);
+    let [base_low, base_high] = words(base);
+    let [low, high] = words(position);
+    let counter = [base_low, base_high ^ c, low, high ^ d];
+    let [x, y, _, _] = philox(counter, [a, b]);
+    let bits = (u64::from(x) << 32 | u64::from(y)) >> 12;
+    (bits as f64 + 0.5) / (1_u64 << 52) as f64
+}
+
+/// The Philox key, beside the stream's tag, under which the streams' keys are made. Any constant.
+const RATIO_RULES: u32 = 0x7261_7469;
+
 /// How many neighbouring ids share one Philox block.
 pub(crate) const LANES: u32 = 4;
 

@@ -11,6 +11,9 @@ pub struct SamplingOptions {
     pub top_p: f32,
     /// Drops tokens whose probability is below this times that of the most likely one. 0 to 1.
     pub min_p: f32,
+    /// Keeps the smallest set of tokens whose surprise is closest to the law's entropy and whose
+    /// probability reaches this. Over 0, at most 1.
+    pub typical_p: f32,
 }
 
 impl Default for SamplingOptions {
@@ -20,6 +23,7 @@ impl Default for SamplingOptions {
             top_k: 0,
             top_p: 1.0,
             min_p: 0.0,
+            typical_p: 1.0,
         }
     }
 }
@@ -40,47 +44,47 @@ pub struct InvalidSampling {
     pub value: f32,
 }
 
+impl InvalidSampling {
+    /// Refuses `value` unless it is `within` its range.
+    pub(crate) fn unless(
+        within: bool,
+        field: &'static str,
+        requirement: &'static str,
+        value: f32,
+    ) -> Result<(), Self> {
+        within.then_some(()).ok_or(Self {
+            field,
+            requirement,
+            value,
+        })
+    }
+}
+
 impl Sampling {
     /// Checks `options`.
     ///
     /// # Errors
     /// The first parameter out of its range.
     pub fn new(options: SamplingOptions) -> Result<Self, InvalidSampling> {
-        let within = |field, requirement, value: f32, ok: bool| {
-            if ok {
-                Ok(())
-            } else {
-                Err(InvalidSampling {
-                    field,
-                    requirement,
-                    value,
-                })
-            }
-        };
         let SamplingOptions {
             temperature,
             top_p,
             min_p,
+            typical_p,
             ..
         } = options;
-        within(
+        InvalidSampling::unless(
+            (0.0..=100.0).contains(&temperature),
             "temperature",
             "a number from 0 to 100",
             temperature,
-            (0.0..=100.0).contains(&temperature),
         )?;
-        within(
-            "top_p",
-            "over 0 and at most 1",
-            top_p,
-            top_p > 0.0 && top_p <= 1.0,
-        )?;
-        within(
-            "min_p",
-            "a number from 0 to 1",
-            min_p,
-            (0.0..=1.0).contains(&min_p),
-        )?;
+        for (field, value) in [("top_p", top_p), ("typical_p", typical_p)] {
+            let within = value > 0.0 && value <= 1.0;
+            InvalidSampling::unless(within, field, "over 0 and at most 1", value)?;
+        }
+        let within = (0.0..=1.0).contains(&min_p);
+        InvalidSampling::unless(within, "min_p", "a number from 0 to 1", min_p)?;
         Ok(Self(options))
     }
 
@@ -128,6 +132,9 @@ mod tests {
                 options.top_p = value;
             },
         );
+        refused(&[0.0, -0.5, 1.000_000_1], "typical_p", |options, value| {
+            options.typical_p = value;
+        });
         refused(&[-0.1, 1.000_000_1, 1.5], "min_p", |options, value| {
             options.min_p = value;
         });
@@ -155,6 +162,7 @@ mod tests {
             top_k: 0,
             top_p: 1.0,
             min_p: 0.0,
+            typical_p: 1.0,
         };
         assert_eq!(*sampling.options(), expected);
         assert!(!sampling.is_greedy());

@@ -7,6 +7,7 @@ use crate::TokenId;
 use crate::exponential::{LEAST_EXPONENT, exp};
 use crate::logits::{Logits, cap};
 use crate::sampling::SamplingOptions;
+use crate::typical::typical;
 
 /// Log-probabilities up to a common constant: `(logit - largest logit) / temperature`.
 #[derive(Debug)]
@@ -58,8 +59,21 @@ impl<'a> Scores<'a> {
         self.weight_of_logit(self.logits.values()[token as usize])
     }
 
-    /// The ids of probability over 0 that top-k, then top-p, then min-p leave; none where all of
-    /// them are off.
+    /// The sum of all weights.
+    pub(crate) fn total(&self) -> f64 {
+        self.total_weight(f32::NEG_INFINITY).0
+    }
+
+    /// All weights, by ascending id.
+    pub(crate) fn weights(&self) -> Vec<(TokenId, f64)> {
+        let values = (0..).zip(self.logits.values());
+        values
+            .map(|(id, logit)| (id, self.weight_of_logit(*logit)))
+            .collect()
+    }
+
+    /// The ids of probability over 0 that top-k, then top-p, then min-p, then typical-p leave; none
+    /// where all of them are off.
     ///
     /// Top-p measures against the mass that top-k leaves, and adds up from the most likely id; on a
     /// tie the lower id comes first.
@@ -68,11 +82,13 @@ impl<'a> Scores<'a> {
             top_k,
             top_p,
             min_p,
+            typical_p,
             ..
         } = *options;
         let (top_p, min_p) = (f64::from(top_p), f64::from(min_p));
         let mut kept = match (top_k as usize, top_p < 1.0) {
-            (0, false) if min_p == 0.0 => return None,
+            (0, false) if min_p == 0.0 && typical_p == 1.0 => return None,
+            (0, false) if min_p == 0.0 => self.logits.at_least(f32::NEG_INFINITY).collect(),
             (0, false) => self
                 .logits
                 .at_least(self.cutoff(libm::log(min_p) - ROUNDING))
@@ -87,6 +103,9 @@ impl<'a> Scores<'a> {
             }
         };
         kept.retain(|id| self.of(*id).is_some() && (min_p == 0.0 || self.weight(*id) >= min_p));
+        if typical_p < 1.0 {
+            kept = typical(self, kept, f64::from(typical_p));
+        }
         Some(kept)
     }
 
@@ -96,7 +115,7 @@ impl<'a> Scores<'a> {
         if let Some(length) = self.surely_reaching(&head, top_p) {
             return cut(head, Some(length));
         }
-        let mass = top_p * self.total_weight(f32::NEG_INFINITY).0;
+        let mass = top_p * self.total();
         let mut size = HEAD;
         loop {
             let head = self.logits.largest(size);

@@ -2,11 +2,13 @@
 //! logits never leave it.
 //!
 //! [`run`] loads the model and serves `specdec.v1.Target`. `grpc` answers the calls; `stream` is a
-//! Verify stream from its first command to its last; `session` is one sequence. Knows nothing of
+//! Verify stream from its first command to its last; `session` is one sequence, and `judge` what reads
+//! its logits. Knows nothing of
 //! clients, and nothing of where a proposal comes from.
 
 mod config;
 mod grpc;
+mod judge;
 mod session;
 mod stream;
 

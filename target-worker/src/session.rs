@@ -3,40 +3,67 @@
 //! The cache holds all committed tokens but the last, which is the next round's first input, and
 //! after a round possibly rejected ones, which the next round cuts off.
 
+use crate::judge::Judge;
 use engine::{EngineError, Sequence};
 use proto::v1::VerifyItem;
-use speculation::{TokenId, Verdict, verify};
-use worker::{Fault, Limits};
+use speculation::{
+    DraftLaw, LogprobsOptions, Rule, Sampler, TokenId, TokenLogprobs, Verdict, Verifier,
+};
+use worker::{Fault, Limits, Opening, Served};
 
 /// One sequence at the target.
 #[derive(Debug)]
 pub(crate) struct Session {
-    sequence: Sequence,
+    sampler: Sampler,
+    rule: Rule,
+    logprobs: Option<LogprobsOptions>,
+    /// Its cache, once it is opened.
+    sequence: Option<Sequence>,
     /// Committed tokens; 0 until the prompt is prefilled.
     length: usize,
     /// The last of them.
     last: TokenId,
 }
 
+/// A verdict with the log-probabilities of the tokens that it commits, where they are wanted.
+pub(crate) type Judged = (Verdict, Vec<TokenLogprobs>);
+
+/// A proposal as far as it is worth a look.
+#[derive(Debug, PartialEq, Eq)]
+struct Proposal {
+    draft: Vec<TokenId>,
+    laws: Vec<DraftLaw>,
+    /// How many of the drafted tokens the model can be fed. Where it is fewer than all, the next one
+    /// is no token: it is judged, and rejected as any impossible one.
+    fed: usize,
+}
+
 impl Session {
-    pub(crate) fn new(sequence: Sequence) -> Self {
+    pub(crate) fn new(opening: &Opening, logprobs: Option<LogprobsOptions>) -> Self {
         Self {
-            sequence,
+            sampler: opening.sampler,
+            rule: opening.rule,
+            logprobs,
+            sequence: None,
             length: 0,
             last: 0,
         }
     }
 
-    /// Prefills `tokens` and chooses the token that follows them.
-    pub(crate) async fn prefill(&mut self, tokens: Vec<TokenId>) -> Result<TokenId, EngineError> {
-        let length = tokens.len();
-        let choices = self.sequence.score(0, tokens, 1).await?;
-        let Some(first) = choices.first() else {
-            return Err(EngineError::Model("no choice after the prompt".to_owned()));
+    /// Opens the sequence, prefills its tokens and chooses the token that follows them.
+    pub(crate) async fn open(
+        &mut self,
+        opening: Opening,
+        served: &Served,
+    ) -> Result<Judged, Fault> {
+        self.sequence = Some(served.open(&opening).await?);
+        let proposal = Proposal {
+            draft: Vec::new(),
+            laws: Vec::new(),
+            fed: 0,
         };
-        self.length = length + 1;
-        self.last = first.token;
-        Ok(first.token)
+        self.length = opening.tokens.len();
+        self.judge(0, opening.tokens, proposal).await
     }
 
     /// Verifies one proposal and commits what the verdict says.
@@ -44,29 +71,46 @@ impl Session {
         &mut self,
         item: VerifyItem,
         limits: &Limits,
-    ) -> Result<Verdict, Fault> {
+    ) -> Result<Judged, Fault> {
         let Some(keep) = self.length.checked_sub(1) else {
             return Err(Fault::desync("the prompt is not prefilled"));
         };
-        let draft = judged(item, self.length, limits)?;
-        let mut tokens = Vec::with_capacity(draft.len() + 1);
+        let proposal = judged(item, self.length, limits)?;
+        let mut tokens = Vec::with_capacity(proposal.fed + 1);
         tokens.push(self.last);
-        tokens.extend_from_slice(&draft);
-        let rows = tokens.len();
-        let choices = self.sequence.score(keep, tokens, rows).await?;
-        let choices: Vec<TokenId> = choices.iter().map(|choice| choice.token).collect();
-        let verdict = verify(&draft, &choices);
-        self.length += verdict.accepted + 1;
-        self.last = verdict.next;
-        Ok(verdict)
+        tokens.extend_from_slice(&proposal.draft[..proposal.fed]);
+        self.judge(keep, tokens, proposal).await
+    }
+
+    /// Feeds `tokens`, of which the last ones are those of `proposal`, and commits the verdict.
+    async fn judge(
+        &mut self,
+        keep: usize,
+        tokens: Vec<TokenId>,
+        proposal: Proposal,
+    ) -> Result<Judged, Fault> {
+        let Some(sequence) = &mut self.sequence else {
+            return Err(Fault::desync("the sequence is not open"));
+        };
+        let Proposal { draft, laws, fed } = proposal;
+        let verifier = Verifier::new(self.rule, self.sampler, self.length as u64, draft, laws);
+        let judge = Judge::new(verifier, self.sampler.sampling, self.logprobs);
+        let judge = sequence.read(keep, tokens, fed + 1, judge).await?;
+        let Some(judged) = judge.finish() else {
+            let detail = "a proposal was not judged to its end".to_owned();
+            return Err(EngineError::Model(detail).into());
+        };
+        self.length += judged.0.accepted + 1;
+        self.last = judged.0.next;
+        Ok(judged)
     }
 }
 
 /// The part of a proposal that is worth a look, for a sequence of `length` committed tokens.
 ///
-/// It ends before the first id that is no token, which the target would never choose: a draft's
-/// error is a rejection. It also leaves room in the context for the token after it.
-fn judged(item: VerifyItem, length: usize, limits: &Limits) -> Result<Vec<TokenId>, Fault> {
+/// It ends with the first id that is no token, which no target can accept: a draft's error is a
+/// rejection. It also leaves room in the context for the token after it.
+fn judged(item: VerifyItem, length: usize, limits: &Limits) -> Result<Proposal, Fault> {
     let (base, mut draft) = (item.base_len as usize, item.draft_ids);
     if base != length {
         return Err(Fault::desync(format!(
@@ -86,9 +130,42 @@ fn judged(item: VerifyItem, length: usize, limits: &Limits) -> Result<Vec<TokenI
             limits.context_length
         )));
     };
+    let mut laws = match &item.laws {
+        Some(laws) => Vec::try_from(laws).map_err(|error: speculation::InvalidDraftLaw| {
+            Fault::invalid(format!("laws: {error}"))
+        })?,
+        None => Vec::new(),
+    };
+    check_laws(&draft, &laws)?;
     let tokens = draft.iter().take_while(|&&id| limits.is_token(id)).count();
-    draft.truncate(tokens.min(room));
-    Ok(draft)
+    draft.truncate((tokens + 1).min(room));
+    laws.truncate(draft.len());
+    Ok(Proposal {
+        fed: tokens.min(draft.len()),
+        draft,
+        laws,
+    })
+}
+
+/// Refuses laws that the tokens cannot have been drawn from.
+fn check_laws(draft: &[TokenId], laws: &[DraftLaw]) -> Result<(), Fault> {
+    if laws.is_empty() {
+        return Ok(());
+    }
+    if laws.len() != draft.len() {
+        return Err(Fault::invalid(format!(
+            "laws are {}, draft_ids are {}",
+            laws.len(),
+            draft.len()
+        )));
+    }
+    let mut pairs = draft.iter().zip(laws);
+    match pairs.position(|(token, law)| law.probability(*token) == 0.0) {
+        None => Ok(()),
+        Some(index) => Err(Fault::invalid(format!(
+            "draft_ids[{index}] has probability 0 under its law"
+        ))),
+    }
 }
 
 #[cfg(test)]
@@ -109,27 +186,55 @@ mod tests {
             epoch: 1,
             base_len,
             draft_ids: draft_ids.to_vec(),
+            laws: None,
+        }
+    }
+
+    fn law(entries: &[(TokenId, u32)]) -> DraftLaw {
+        DraftLaw::from_entries(entries.to_vec()).expect("a law")
+    }
+
+    #[test]
+    fn a_proposal_ends_with_what_is_no_token_which_is_judged_and_not_fed() {
+        for (draft, kept, fed) in [
+            (&[1, 2, 9][..], 3, 3),
+            (&[1, 10, 2], 2, 1),
+            (&[u32::MAX, 1], 1, 0),
+            (&[], 0, 0),
+        ] {
+            let judged = judged(item(3, draft), 3, &LIMITS).expect("valid");
+            assert_eq!((&judged.draft[..], judged.fed), (&draft[..kept], fed));
         }
     }
 
     #[test]
-    fn a_proposal_is_cut_before_what_is_no_token() {
-        for (draft, kept) in [
-            (&[1, 2, 9][..], 3),
-            (&[1, 10, 2], 1),
-            (&[u32::MAX, 1], 0),
-            (&[], 0),
-        ] {
-            let judged = judged(item(3, draft), 3, &LIMITS).expect("valid");
-            assert_eq!(judged, draft[..kept]);
+    fn laws_must_fit_the_tokens() {
+        let even = law(&[(1, 32_768), (12, 32_768)]);
+        let with = |draft: &[TokenId], laws: &[DraftLaw]| {
+            let mut item = item(3, draft);
+            item.laws = Some(laws.into());
+            judged(item, 3, &LIMITS)
+        };
+        let kept = with(&[1, 12, 1], &[even.clone(), even.clone(), even.clone()]).expect("valid");
+        assert_eq!((kept.draft.len(), kept.laws.len(), kept.fed), (2, 2, 1));
+        for (draft, laws) in [(&[1, 1][..], &[even.clone()][..]), (&[2], &[even])] {
+            let fault = with(draft, laws).expect_err("laws that do not fit");
+            assert_eq!(fault.reason, CloseReason::Invalid);
         }
+        let mut broken = item(3, &[1]);
+        broken.laws = Some(proto::v1::DraftLaws {
+            sizes: vec![9],
+            ..Default::default()
+        });
+        let fault = judged(broken, 3, &LIMITS).expect_err("no law");
+        assert!(fault.detail.starts_with("laws"), "{fault}");
     }
 
     #[test]
     fn a_proposal_is_cut_to_leave_room_for_the_token_after_it() {
         for (length, kept) in [(3, 4), (4, 3), (6, 1), (7, 0)] {
             let judged = judged(item(length, &[1, 2, 3, 4]), length as usize, &LIMITS);
-            assert_eq!(judged.expect("valid").len(), kept, "at {length}");
+            assert_eq!(judged.expect("valid").draft.len(), kept, "at {length}");
         }
         let full = judged(item(8, &[]), 8, &LIMITS).expect_err("no room");
         assert_eq!(full.reason, CloseReason::Invalid);

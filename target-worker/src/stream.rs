@@ -8,14 +8,15 @@
 use crate::session::Session;
 use futures::future::{BoxFuture, FutureExt as _, join_all};
 use futures::stream::{FuturesUnordered, Stream, StreamExt as _};
+use proto::MAX_TOP_LOGPROBS;
 use proto::v1::target_command::Command;
 use proto::v1::target_event::Event;
 use proto::v1::{
-    TargetClose, TargetCommand, TargetEvent, TargetOpen, TargetOpened, Verdict, VerdictBatch,
-    VerifyBatch, VerifyItem,
+    LogprobsParams, TargetClose, TargetCommand, TargetEvent, TargetOpen, TargetOpened, Verdict,
+    VerdictBatch, VerifyBatch, VerifyItem,
 };
 use service::CancellationToken;
-use speculation::TokenId;
+use speculation::{LogprobsMode, LogprobsOptions};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -145,13 +146,19 @@ impl VerifyStream {
         // Where this replaces a sequence that was busy, its place is free only now.
         self.settle_ready();
         let limits = &self.served.limits;
-        let opening = Opening::parse(open.token_ids, open.sampling, open.key, limits)?;
-        let session = Session::new(self.served.engine.open(opening.sampler)?);
-        let session = Arc::new(Mutex::new(session));
+        if self.sequences.len() >= limits.max_sequences {
+            return Err(Fault::overloaded(
+                "the stream holds as many sequences as the engine takes",
+            ));
+        }
+        let opening = Opening::parse(open.token_ids, open.decoding, limits)?;
+        let logprobs = open.logprobs.as_ref().map(logprobs_options).transpose()?;
+        let session = Arc::new(Mutex::new(Session::new(&opening, logprobs)));
+        let served = self.served.clone();
         let live = self.sequences.insert(sequence, epoch, session.clone());
         let closed = live.closed();
         let work = async move {
-            let open = opened(&session, sequence, epoch, opening.tokens);
+            let open = opened(&session, sequence, epoch, opening, &served);
             Done::Opened(Outcome {
                 sequence,
                 epoch,
@@ -282,20 +289,37 @@ impl VerifyStream {
     }
 }
 
-/// Prefills a sequence.
+fn logprobs_options(params: &LogprobsParams) -> Result<LogprobsOptions, Fault> {
+    let mode = LogprobsMode::try_from(params.mode())
+        .map_err(|_| Fault::invalid("logprobs.mode must be stated"))?;
+    if params.top > MAX_TOP_LOGPROBS {
+        return Err(Fault::invalid(format!(
+            "logprobs.top must be at most {MAX_TOP_LOGPROBS}, not {}",
+            params.top
+        )));
+    }
+    Ok(LogprobsOptions {
+        mode,
+        top: params.top as usize,
+    })
+}
+
+/// Opens and prefills a sequence.
 async fn opened(
     session: &Mutex<Session>,
     sequence: u64,
     epoch: u32,
-    tokens: Vec<TokenId>,
+    opening: Opening,
+    served: &Served,
 ) -> Result<TargetOpened, Fault> {
-    let base_len = tokens.len() as u32;
-    let next_token = session.lock().await.prefill(tokens).await?;
+    let base_len = opening.tokens.len() as u32;
+    let (verdict, mut logprobs) = session.lock().await.open(opening, served).await?;
     Ok(TargetOpened {
         sequence,
         epoch,
         base_len,
-        next_token,
+        next_token: verdict.next,
+        logprobs: logprobs.pop().map(Into::into),
     })
 }
 
@@ -306,12 +330,13 @@ async fn verdict(
     limits: &Limits,
 ) -> Result<Verdict, Fault> {
     let (sequence, epoch, base_len) = (item.sequence, item.epoch, item.base_len);
-    let verdict = session.lock().await.verify(item, limits).await?;
+    let (verdict, logprobs) = session.lock().await.verify(item, limits).await?;
     Ok(Verdict {
         sequence,
         epoch,
         base_len,
         accepted: verdict.accepted as u32,
         next_token: verdict.next,
+        logprobs: logprobs.into_iter().map(Into::into).collect(),
     })
 }

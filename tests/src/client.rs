@@ -1,12 +1,17 @@
 //! A client of the public service.
 
 use anyhow::{Context as _, Result};
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use proto::v1::{
-    self, Chat, ChatMessage, GenerateRequest, Prompt, SamplingParams, Speculation, SpeculationMode,
-    StopParams, generate_response::Event, generation_client::GenerationClient, prompt,
+    self, Chat, ChatMessage, Finished, GenerateRequest, LogprobsMode, LogprobsParams, Prompt,
+    SamplingParams, SpeculationMode, StopParams, StructuredOutput, TokenIds, TokenOrigin,
+    TokenizeRequest, VerificationRule, generate_response::Event,
+    generation_client::GenerationClient, prompt, structured_output,
 };
 use tonic::transport::Channel;
+
+/// Requests that [`Client::generate_all`] has running at once.
+const AT_ONCE: usize = 32;
 
 /// A client of one coordinator.
 #[derive(Debug, Clone)]
@@ -15,7 +20,7 @@ pub struct Client {
     channel: Channel,
 }
 
-/// A whole answer.
+/// A whole answer: one choice of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The texts of all deltas, joined.
@@ -24,8 +29,12 @@ pub struct Answer {
     pub ids: Vec<u32>,
     /// Where each came from.
     pub origins: Vec<i32>,
+    /// Their log-probabilities, where asked for.
+    pub logprobs: Vec<v1::TokenLogprobs>,
     /// Why it ended.
     pub reason: v1::FinishReason,
+    /// The stop token or stop string that ended it.
+    pub matched: Option<v1::finished::Matched>,
     /// Token counts.
     pub usage: v1::Usage,
     /// What speculation did.
@@ -36,6 +45,33 @@ impl Answer {
     /// Accepted over verified drafted tokens.
     pub fn acceptance(&self) -> f64 {
         f64::from(self.speculation.accepted_draft_tokens) / f64::from(self.speculation.draft_tokens)
+    }
+
+    /// What holds of every answer: the tokens delivered are the tokens counted, each with its origin
+    /// and, where asked for, its log-probabilities.
+    fn check_counts(&self, logprobs: bool) -> Result<()> {
+        let tokens = self.ids.len();
+        let draft = i32::from(TokenOrigin::Draft);
+        let accepted = self.origins.iter().filter(|it| **it == draft).count();
+        let stats = &self.speculation;
+        for (what, count, expected) in [
+            ("usage", self.usage.completion_tokens as usize, tokens),
+            ("origins", self.origins.len(), tokens),
+            (
+                "logprobs",
+                self.logprobs.len(),
+                if logprobs { tokens } else { 0 },
+            ),
+            ("accepted", stats.accepted_draft_tokens as usize, accepted),
+        ] {
+            anyhow::ensure!(
+                count == expected,
+                "{what}: {count}, not {expected}: {self:?}"
+            );
+        }
+        let verified = stats.draft_tokens as usize;
+        anyhow::ensure!(accepted <= verified, "accepted, not verified: {self:?}");
+        Ok(())
     }
 }
 
@@ -50,6 +86,12 @@ pub trait Prompting: Sized {
     /// Sets how tokens are chosen.
     #[must_use]
     fn sampling(self, sampling: SamplingParams) -> Self;
+    /// Changes how tokens are chosen.
+    #[must_use]
+    fn choosing(self, change: impl FnOnce(&mut SamplingParams)) -> Self;
+    /// Changes when the text ends.
+    #[must_use]
+    fn stopping(self, change: impl FnOnce(&mut StopParams)) -> Self;
     /// Sets the seed.
     #[must_use]
     fn seed(self, seed: u64) -> Self;
@@ -59,27 +101,50 @@ pub trait Prompting: Sized {
     /// Decodes plainly.
     #[must_use]
     fn plain(self) -> Self;
+    /// Verifies by `rule`.
+    #[must_use]
+    fn rule(self, rule: VerificationRule) -> Self;
+    /// Asks for the log-probabilities of the committed and of the `top` most likely tokens.
+    #[must_use]
+    fn logprobs(self, top: u32, mode: LogprobsMode) -> Self;
+    /// Asks for `n` choices.
+    #[must_use]
+    fn choices(self, n: u32) -> Self;
+    /// Ends the text at a string as well.
+    #[must_use]
+    fn stop_string(self, string: &str) -> Self;
+    /// The text must match `form`.
+    #[must_use]
+    fn structured(self, form: structured_output::Form) -> Self;
 }
 
 impl Prompting for GenerateRequest {
     fn tokens(mut self, count: u32) -> Self {
-        self.stop = Some(StopParams {
-            max_tokens: Some(count),
-            ignore_eos: true,
-        });
+        let stop = self.stop.get_or_insert_default();
+        stop.max_tokens = Some(count);
+        stop.ignore_eos = true;
         self
     }
 
     fn at_most(mut self, count: u32) -> Self {
-        self.stop = Some(StopParams {
-            max_tokens: Some(count),
-            ignore_eos: false,
-        });
+        let stop = self.stop.get_or_insert_default();
+        stop.max_tokens = Some(count);
+        stop.ignore_eos = false;
         self
     }
 
     fn sampling(mut self, sampling: SamplingParams) -> Self {
         self.sampling = Some(sampling);
+        self
+    }
+
+    fn choosing(mut self, change: impl FnOnce(&mut SamplingParams)) -> Self {
+        change(self.sampling.get_or_insert_default());
+        self
+    }
+
+    fn stopping(mut self, change: impl FnOnce(&mut StopParams)) -> Self {
+        change(self.stop.get_or_insert_default());
         self
     }
 
@@ -89,18 +154,44 @@ impl Prompting for GenerateRequest {
     }
 
     fn drafting(mut self, k: u32) -> Self {
-        self.speculation = Some(Speculation {
-            max_draft_tokens: Some(k),
-            ..Speculation::default()
-        });
+        let speculation = self.speculation.get_or_insert_default();
+        speculation.max_draft_tokens = Some(k);
         self
     }
 
     fn plain(mut self) -> Self {
-        self.speculation = Some(Speculation {
-            mode: SpeculationMode::Off.into(),
-            ..Speculation::default()
+        let speculation = self.speculation.get_or_insert_default();
+        speculation.mode = SpeculationMode::Off.into();
+        self
+    }
+
+    fn rule(mut self, rule: VerificationRule) -> Self {
+        let speculation = self.speculation.get_or_insert_default();
+        speculation.rule = rule.into();
+        self
+    }
+
+    fn logprobs(mut self, top: u32, mode: LogprobsMode) -> Self {
+        self.logprobs = Some(LogprobsParams {
+            top,
+            mode: mode.into(),
         });
+        self
+    }
+
+    fn choices(mut self, n: u32) -> Self {
+        self.n = Some(n);
+        self
+    }
+
+    fn stop_string(mut self, string: &str) -> Self {
+        let stop = self.stop.get_or_insert_default();
+        stop.strings.push(string.to_owned());
+        self
+    }
+
+    fn structured(mut self, form: structured_output::Form) -> Self {
+        self.structured = Some(StructuredOutput { form: Some(form) });
         self
     }
 }
@@ -108,6 +199,11 @@ impl Prompting for GenerateRequest {
 /// A request that continues `text`, greedily.
 pub fn text_prompt(text: &str) -> GenerateRequest {
     greedy(prompt::Prompt::Text(text.to_owned()))
+}
+
+/// A request that continues `ids`, greedily.
+pub fn ids_prompt(ids: Vec<u32>) -> GenerateRequest {
+    greedy(prompt::Prompt::TokenIds(TokenIds { ids }))
 }
 
 /// A request that answers one user message, greedily.
@@ -161,36 +257,113 @@ impl Client {
         self.inner.clone()
     }
 
-    /// Generates to the end.
+    /// Generates to the end, the one choice that is asked for.
     ///
     /// # Errors
     /// The call's status, or an answer that breaks the protocol.
     pub async fn generate(&self, request: GenerateRequest) -> Result<Answer> {
+        let mut answers = self.generate_choices(request).await?;
+        anyhow::ensure!(answers.len() == 1, "{} choices", answers.len());
+        answers.pop().context("a choice")
+    }
+
+    /// Generates to the end, many requests side by side; the answers in the order of the requests.
+    ///
+    /// # Errors
+    /// As [`generate`](Self::generate), the first.
+    pub async fn generate_all(
+        &self,
+        requests: impl IntoIterator<Item = GenerateRequest>,
+    ) -> Result<Vec<Answer>> {
+        stream::iter(requests)
+            .map(|request| self.generate(request))
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await
+    }
+
+    /// The token ids of a text prompt.
+    ///
+    /// # Errors
+    /// The call's status.
+    pub async fn tokenize(&self, text: &str) -> Result<Vec<u32>> {
+        let request = TokenizeRequest {
+            prompt: text_prompt(text).prompt,
+            ..TokenizeRequest::default()
+        };
+        Ok(self.raw().tokenize(request).await?.into_inner().token_ids)
+    }
+
+    /// Generates to the end, all choices, in their order.
+    ///
+    /// # Errors
+    /// The call's status, or an answer that breaks the protocol.
+    pub async fn generate_choices(&self, request: GenerateRequest) -> Result<Vec<Answer>> {
+        let count = request.n.unwrap_or(1) as usize;
+        let logprobs = request.logprobs.is_some();
+        let mut choices = vec![Choice::default(); count];
         let mut stream = self.raw().generate(request).await?.into_inner();
-        let (mut text, mut ids, mut origins) = (String::new(), Vec::new(), Vec::new());
         while let Some(response) = stream.next().await {
-            match response?.event.context("an empty response")? {
-                Event::Delta(delta) => {
-                    text.push_str(&delta.text);
-                    ids.extend(delta.token_ids);
-                    origins.extend(delta.origins);
-                }
-                Event::Finished(finished) => {
-                    anyhow::ensure!(stream.next().await.is_none(), "something after the end");
-                    return Ok(Answer {
-                        text,
-                        ids,
-                        origins,
-                        reason: finished.reason(),
-                        usage: finished.usage.context("usage")?,
-                        speculation: finished.speculation.context("speculation")?,
-                    });
-                }
-            }
+            let event = response?.event.context("an empty response")?;
+            let index = match &event {
+                Event::Delta(delta) => delta.choice,
+                Event::Finished(finished) => finished.choice,
+            };
+            let choice = choices
+                .get_mut(index as usize)
+                .context("a choice too many")?;
+            choice.take(event)?;
         }
-        anyhow::bail!(
-            "the stream ended without a finish after {} tokens",
-            ids.len()
-        )
+        let answers = choices.into_iter().map(Choice::answer);
+        answers
+            .map(|answer| {
+                let answer = answer?;
+                answer.check_counts(logprobs)?;
+                Ok(answer)
+            })
+            .collect()
+    }
+}
+
+/// A choice as it comes in.
+#[derive(Debug, Clone, Default)]
+struct Choice {
+    text: String,
+    ids: Vec<u32>,
+    origins: Vec<i32>,
+    logprobs: Vec<v1::TokenLogprobs>,
+    finished: Option<Finished>,
+}
+
+impl Choice {
+    fn take(&mut self, event: Event) -> Result<()> {
+        anyhow::ensure!(self.finished.is_none(), "something after the end");
+        match event {
+            Event::Delta(delta) => {
+                self.text.push_str(&delta.text);
+                self.ids.extend(delta.token_ids);
+                self.origins.extend(delta.origins);
+                self.logprobs.extend(delta.logprobs);
+            }
+            Event::Finished(finished) => self.finished = Some(finished),
+        }
+        Ok(())
+    }
+
+    fn answer(self) -> Result<Answer> {
+        let Some(finished) = self.finished else {
+            let count = self.ids.len();
+            anyhow::bail!("the stream ended without a finish after {count} tokens");
+        };
+        Ok(Answer {
+            text: self.text,
+            ids: self.ids,
+            origins: self.origins,
+            logprobs: self.logprobs,
+            reason: finished.reason(),
+            usage: finished.usage.context("usage")?,
+            speculation: finished.speculation.context("speculation")?,
+            matched: finished.matched,
+        })
     }
 }

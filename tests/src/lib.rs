@@ -2,17 +2,23 @@
 //!
 //! [`Cluster`] starts the three programs and stops them when dropped; [`Client`] talks to the
 //! coordinator as a user would; [`drafts`] writes tiny model pairs that agree as often as a test
-//! needs.
+//! needs; [`Oracle`] is the target's model without the services, and [`RogueDraft`] a draft worker
+//! that proposes anything. [`exactness`] is the suite that users run: `cargo xtask exactness`.
 
 mod client;
 mod cluster;
 pub mod drafts;
+pub mod exactness;
+mod oracle;
 mod process;
+mod rogue;
 mod watch;
 
-pub use client::{Answer, Client, Prompting, chat, text_prompt};
+pub use client::{Answer, Client, Prompting, chat, ids_prompt, text_prompt};
 pub use cluster::{Cluster, ClusterOptions};
+pub use oracle::Oracle;
 pub use process::{Process, program, refused};
+pub use rogue::RogueDraft;
 pub use watch::SequenceCount;
 
 use std::time::Duration;

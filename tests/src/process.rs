@@ -17,17 +17,19 @@ pub struct Process {
     log: Arc<Mutex<String>>,
 }
 
-/// The path of one of our programs, built beside the running test.
+/// The path of one of our programs, built beside the running test or program.
 ///
 /// # Errors
 /// Where it has not been built.
 pub fn program(name: &str) -> Result<PathBuf> {
-    let test = std::env::current_exe().context("find the running test")?;
-    // target/release/deps/TEST, beside target/release/PROGRAM.
-    let folder = test
-        .parent()
-        .and_then(|deps| deps.parent())
-        .context("find the build folder")?;
+    let own = std::env::current_exe().context("find the running program")?;
+    let folder = own.parent().context("find the build folder")?;
+    // Programs lie in target/release, tests in target/release/deps.
+    let folder = if folder.ends_with("deps") {
+        folder.parent().context("find the build folder")?
+    } else {
+        folder
+    };
     let path = folder.join(name);
     if !path.is_file() {
         bail!(

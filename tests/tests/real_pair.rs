@@ -1,8 +1,10 @@
 //! The real pair, Qwen2.5-Coder 1.5B and 0.5B, across three processes.
 
 use anyhow::{Context as _, Result};
+use proto::v1::structured_output::Form;
 use proto::v1::{
-    Chat, ChatMessage, GenerateRequest, Prompt, SamplingParams, TokenizeRequest, prompt,
+    Chat, ChatMessage, FinishReason, GenerateRequest, LogprobsMode, Prompt, SamplingParams,
+    TokenizeRequest, prompt,
 };
 use serde::Deserialize;
 use specdec_tests::{Answer, Client, Cluster, ClusterOptions, Prompting, chat, text_prompt};
@@ -86,6 +88,7 @@ async fn equals_plain(client: &Client, request: GenerateRequest) -> Result<Answe
     let plain = client.generate(request.plain()).await?;
     assert_eq!(drafted.ids, plain.ids);
     assert_eq!(drafted.text, plain.text);
+    assert_eq!(drafted.logprobs, plain.logprobs);
     Ok(drafted)
 }
 
@@ -115,7 +118,27 @@ async fn the_pair_writes_the_targets_own_text() -> Result<()> {
         .await
         .context("temperature 0.8")?;
     eprintln!("{}\nacceptance {:.3}", sampled.text, sampled.acceptance());
+
+    let city = equals_plain(&client, city()).await.context("a schema")?;
+    eprintln!("{}\nacceptance {:.3}", city.text, city.acceptance());
+    assert_eq!(city.reason, FinishReason::Stop);
+    let value: serde_json::Value = serde_json::from_str(&city.text)?;
+    assert!(value["name"].is_string() && value["inhabitants"].is_u64());
+    assert_eq!(city.logprobs.len(), city.ids.len());
     Ok(())
+}
+
+/// A question whose answer must be JSON.
+fn city() -> GenerateRequest {
+    let schema = r#"{"type": "object", "additionalProperties": false,
+        "properties": {"name": {"type": "string", "maxLength": 20},
+                       "inhabitants": {"type": "integer", "minimum": 0, "maximum": 99999999}},
+        "required": ["name", "inhabitants"]}"#;
+    chat("What is the capital of Czechia, and how many people live there?")
+        .structured(Form::JsonSchema(schema.to_owned()))
+        .logprobs(2, LogprobsMode::RawLogprobs)
+        .drafting(3)
+        .at_most(64)
 }
 
 #[tokio::test]

@@ -11,6 +11,8 @@ pub struct Fault {
     pub reason: CloseReason,
     /// For people: what exactly happened.
     pub detail: String,
+    /// The field of the client's request that is to blame; empty where it is not the client's fault.
+    pub field: &'static str,
 }
 
 impl Fault {
@@ -19,6 +21,16 @@ impl Fault {
         Self {
             reason: CloseReason::Invalid,
             detail: detail.into(),
+            field: "",
+        }
+    }
+
+    /// The client asked for what cannot be done; `field` is that of its request.
+    pub fn refused(field: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            reason: CloseReason::Invalid,
+            detail: detail.into(),
+            field,
         }
     }
 
@@ -27,6 +39,7 @@ impl Fault {
         Self {
             reason: CloseReason::Desync,
             detail: detail.into(),
+            field: "",
         }
     }
 
@@ -35,6 +48,7 @@ impl Fault {
         Self {
             reason: CloseReason::Overloaded,
             detail: detail.into(),
+            field: "",
         }
     }
 
@@ -43,6 +57,7 @@ impl Fault {
         Self {
             reason: CloseReason::Requested,
             detail: String::new(),
+            field: "",
         }
     }
 
@@ -53,6 +68,7 @@ impl Fault {
             epoch,
             reason: self.reason.into(),
             detail: self.detail,
+            field: self.field.to_owned(),
         }
     }
 }
@@ -65,11 +81,13 @@ impl From<EngineError> for Fault {
                 CloseReason::Overloaded
             }
             EngineError::ContextExceeded { .. } | EngineError::Invalid(_) => CloseReason::Invalid,
+            EngineError::Excluded(detail) => return Self::refused("sampling", detail),
             EngineError::Model(_) | EngineError::Stopped => CloseReason::Error,
         };
         Self {
             reason,
             detail: error.to_string(),
+            field: "",
         }
     }
 }

@@ -10,6 +10,7 @@ mod open;
 mod options;
 mod sequences;
 mod serve;
+mod structured;
 
 pub use description::{TokenizerStream, tokenizer_chunks};
 pub use fault::Fault;

@@ -1,11 +1,12 @@
 //! From a model's name to an engine that runs.
 
-use crate::{Fault, ModelOptions};
+use crate::structured::Structured;
+use crate::{Fault, ModelOptions, Opening};
 use anyhow::Context as _;
-use engine::{Engine, EngineOptions, LoadOptions, Loaded, Source, Vocabulary};
+use engine::{Engine, EngineOptions, LoadOptions, Loaded, Sequence, Source, Vocabulary};
 use models::{Resolved, Role};
 use proto::v1;
-use speculation::TokenId;
+use speculation::{Prefix, TokenId};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -20,6 +21,7 @@ pub struct Served {
     pub description: Arc<v1::ModelDescription>,
     /// What requests are checked against.
     pub limits: Limits,
+    structured: Structured,
 }
 
 /// What a coordinator's messages are checked against.
@@ -36,6 +38,35 @@ pub struct Limits {
 }
 
 impl Served {
+    /// A model that `engine` runs.
+    pub fn new(
+        engine: Engine,
+        vocabulary: Arc<Vocabulary>,
+        description: v1::ModelDescription,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            engine,
+            structured: Structured::new(Arc::clone(&vocabulary)),
+            vocabulary,
+            description: Arc::new(description),
+            limits,
+        }
+    }
+
+    /// Opens a sequence of the engine for `opening`. Ends at once where no grammar is to be compiled.
+    ///
+    /// # Errors
+    /// Where the engine has no room, and what is wrong with the grammar.
+    pub async fn open(&self, opening: &Opening) -> Result<Sequence, Fault> {
+        let constraint = match &opening.structured {
+            Some(form) => Some(self.structured.compile(form.clone()).await?),
+            None => None,
+        };
+        let prefix = Prefix::new(Arc::clone(&opening.adjustments), constraint);
+        Ok(self.engine.open(prefix)?)
+    }
+
     /// The worker's load with `active` sequences open.
     pub fn load(&self, active: usize) -> v1::Load {
         v1::Load {
@@ -93,6 +124,7 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
             batch_invariant: options.batch_invariant,
         },
     )?;
+    let vocabulary = Arc::new(vocabulary);
     let shape = model.shape().clone();
     let limits = Limits {
         tokenizer_size: vocabulary.size.min(shape.vocabulary_rows),
@@ -109,18 +141,9 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
         seconds = begun.elapsed().as_secs_f32(),
         "model ready"
     );
-    Ok(Served {
-        description: Arc::new(describe(
-            options,
-            model_id,
-            shape.vocabulary_rows,
-            &limits,
-            &vocabulary,
-        )?),
-        engine,
-        vocabulary: Arc::new(vocabulary),
-        limits,
-    })
+    let rows = shape.vocabulary_rows;
+    let description = describe(options, model_id, rows, &limits, &vocabulary)?;
+    Ok(Served::new(engine, vocabulary, description, limits))
 }
 
 fn engine_options(options: &ModelOptions, limits: &Limits) -> EngineOptions {

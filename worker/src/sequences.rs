@@ -107,6 +107,11 @@ impl<S> Sequences<S> {
         }
     }
 
+    /// Sequences that are open.
+    pub fn len(&self) -> usize {
+        self.live.len()
+    }
+
     /// True where no sequence is open.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()

@@ -1,9 +1,11 @@
 //! Health follows the engine.
 
-use engine::{Engine, EngineError, EngineOptions, Input, Logits, Model, ModelShape, Synthetic};
+use engine::{
+    Engine, EngineError, EngineOptions, Input, Logits, Model, ModelShape, Reader, Row, Synthetic,
+};
 use proto::v1::ModelDescription;
 use service::{CancellationToken, Tasks};
-use speculation::{NoiseKey, Sampler, Sampling, SamplingOptions};
+use speculation::{AdjustmentOptions, Adjustments, Prefix, TokenId};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -39,17 +41,15 @@ fn served() -> Served {
         max_step_tokens: 8,
         tokenizer_size: 512,
     };
-    Served {
-        engine: Engine::start(Box::new(model), options).expect("a thread"),
-        vocabulary: Arc::new(synthetic.vocabulary()),
-        description: Arc::new(ModelDescription::default()),
-        limits: Limits {
-            tokenizer_size: 512,
-            context_length: 8192,
-            max_sequences: 1,
-            max_draft_tokens: 16,
-        },
-    }
+    let limits = Limits {
+        tokenizer_size: 512,
+        context_length: 8192,
+        max_sequences: 1,
+        max_draft_tokens: 16,
+    };
+    let engine = Engine::start(Box::new(model), options).expect("a thread");
+    let vocabulary = Arc::new(synthetic.vocabulary());
+    Served::new(engine, vocabulary, ModelDescription::default(), limits)
 }
 
 #[tokio::test]
@@ -93,14 +93,18 @@ impl Watch {
 }
 
 async fn crash(engine: &Engine) {
-    let mut sequence = engine.open(sampler()).expect("room");
-    let outcome = sequence.score(0, vec![1], 1).await;
-    assert_eq!(outcome, Err(EngineError::Stopped));
+    let adjustments = Adjustments::new(AdjustmentOptions::default()).expect("valid");
+    let prefix = Prefix::new(Arc::new(adjustments), None);
+    let mut sequence = engine.open(prefix).expect("room");
+    let outcome = sequence.read(0, vec![1], 1, Unread).await;
+    assert_eq!(outcome.err(), Some(EngineError::Stopped));
 }
 
-fn sampler() -> Sampler {
-    Sampler {
-        sampling: Sampling::new(SamplingOptions::default()).expect("valid"),
-        key: NoiseKey(1),
+#[derive(Debug)]
+struct Unread;
+
+impl Reader for Unread {
+    fn read(&mut self, _row: Row<'_>) -> Result<Option<TokenId>, EngineError> {
+        Ok(None)
     }
 }

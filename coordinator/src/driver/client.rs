@@ -1,19 +1,16 @@
-//! The clients of running requests: ids to text, and their bounded output queues.
+//! One client: what waits for it, and its bounded output queue.
+//!
+//! All choices of its request share the queue. What the queue does not take is merged: into one
+//! delta for each choice, so a slow client costs no more memory than its choices have text.
 
-use crate::commit::{Delta, FinishReason, Origin};
-use crate::detokenize::Detokenizer;
-use crate::model::Model;
+use crate::commit::{Delta, FinishReason, Matched, Origin};
 use crate::request::ValidRequest;
-use crate::scheduler::{SequenceId, Summary};
-use futures::StreamExt as _;
-use futures::future::BoxFuture;
-use futures::stream::FuturesUnordered;
-use proto::v1::{self, GenerateResponse, TokenOrigin, generate_response::Event};
+use crate::scheduler::Summary;
+use proto::v1::{self, GenerateResponse, TokenOrigin, finished, generate_response::Event};
 use service::Error;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tonic::Status;
 
 /// A client's half of the output queue.
@@ -24,185 +21,125 @@ pub(crate) type Output = mpsc::Sender<Result<GenerateResponse, Status>>;
 pub(crate) struct Admission {
     /// What to do.
     pub(crate) request: ValidRequest,
-    /// The model that it was checked against.
-    pub(crate) model: Arc<Model>,
     /// Where the answer goes.
     pub(crate) output: Output,
-    /// Its place among those that may run; given back when it is done with.
-    pub(crate) permit: OwnedSemaphorePermit,
+    /// The places of its choices among those that may run; given back as they are done with.
+    pub(crate) permits: OwnedSemaphorePermit,
 }
 
-/// What a client did.
+/// Why not all was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClientEvent {
-    /// It left.
-    Gone(SequenceId),
-    /// Its full queue has room again.
-    Room(SequenceId),
-    /// It has got everything.
-    Served,
+pub(super) enum Unsent {
+    /// The queue is full.
+    Full,
+    /// The client left.
+    Gone,
 }
 
-/// All clients.
-#[derive(Debug, Default)]
-pub(super) struct Clients {
-    clients: HashMap<SequenceId, Client>,
-    watches: FuturesUnordered<BoxFuture<'static, ClientEvent>>,
-}
-
+/// One client.
 #[derive(Debug)]
-struct Client {
-    model: Arc<Model>,
+pub(super) struct Client {
     output: Output,
-    detokenizer: Detokenizer,
-    /// What could not be sent yet, in this order.
-    delta: Option<v1::Delta>,
-    last: Option<Result<v1::Finished, Status>>,
-    /// True when the last was sent.
-    ended: bool,
-    /// True while the queue is watched for room.
-    full: bool,
-    _permit: OwnedSemaphorePermit,
-    /// Dropped with the client, which ends the watch for its leaving.
-    _served: oneshot::Sender<()>,
+    /// What could not be sent yet, by choice.
+    waiting: BTreeMap<u32, Waiting>,
+    /// What ends the stream early, after that.
+    failure: Option<Error>,
+    /// How many ends of choices, or one failure, are still to be sent.
+    unfinished: u32,
+    permits: OwnedSemaphorePermit,
 }
 
-impl Clients {
-    /// Takes a client in and returns its request.
-    pub(super) fn add(&mut self, id: SequenceId, admission: Admission) -> ValidRequest {
-        let (served, done) = oneshot::channel();
-        let output = admission.output.clone();
-        self.watches.push(Box::pin(async move {
-            tokio::select! {
-                () = output.closed() => ClientEvent::Gone(id),
-                _ = done => ClientEvent::Served,
-            }
-        }));
-        let client = Client {
-            model: admission.model,
-            output: admission.output,
-            detokenizer: Detokenizer::default(),
-            delta: None,
-            last: None,
-            ended: false,
-            full: false,
-            _permit: admission.permit,
-            _served: served,
-        };
-        self.clients.insert(id, client);
-        admission.request
-    }
-
-    /// Forgets a client.
-    pub(super) fn remove(&mut self, id: SequenceId) {
-        self.clients.remove(&id);
-    }
-
-    /// What a client does next; `None` where there are none.
-    pub(super) async fn next(&mut self) -> Option<ClientEvent> {
-        self.watches.next().await
-    }
-
-    /// Hands committed tokens to a client. False where it does not take them now: they are kept,
-    /// and [`ClientEvent::Room`] will follow.
-    pub(super) fn deliver(&mut self, id: SequenceId, delta: Delta) -> bool {
-        if let Some(client) = self.clients.get_mut(&id) {
-            let text = client
-                .detokenizer
-                .push(&client.model.tokenizer, &delta.tokens);
-            client.keep(text, delta);
-        }
-        self.flush(id)
-    }
-
-    /// Ends a client's answer.
-    pub(super) fn finish(&mut self, id: SequenceId, summary: Summary) {
-        tracing::debug!(sequence = id, ?summary, "request finished");
-        if let Some(client) = self.clients.get_mut(&id) {
-            let text = std::mem::take(&mut client.detokenizer).finish(&client.model.tokenizer);
-            if !text.is_empty() {
-                client.keep(text, Delta::default());
-            }
-            client.last = Some(Ok(finished(summary)));
-        }
-        self.flush(id);
-    }
-
-    /// Ends a client's answer with an error.
-    pub(super) fn fail(&mut self, id: SequenceId, error: Error) {
-        tracing::warn!(sequence = id, %error, "request failed");
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.last = Some(Err(error.into()));
-        }
-        self.flush(id);
-    }
-
-    /// The queue of a client had room.
-    pub(super) fn room(&mut self, id: SequenceId) -> bool {
-        if let Some(client) = self.clients.get_mut(&id) {
-            client.full = false;
-        }
-        self.flush(id)
-    }
-
-    /// Sends what waits. True where nothing does any more.
-    fn flush(&mut self, id: SequenceId) -> bool {
-        let Some(client) = self.clients.get_mut(&id) else {
-            return true;
-        };
-        if client.full {
-            return false;
-        }
-        if !client.send() {
-            client.full = true;
-            let output = client.output.clone();
-            self.watches.push(Box::pin(async move {
-                // A closed queue has no room either, but that the client left is seen elsewhere.
-                let _ = output.reserve().await;
-                ClientEvent::Room(id)
-            }));
-            return false;
-        }
-        if client.ended {
-            self.clients.remove(&id);
-        }
-        true
-    }
+/// What waits of one choice, in this order.
+#[derive(Debug, Default)]
+struct Waiting {
+    delta: Option<v1::Delta>,
+    finished: Option<v1::Finished>,
 }
 
 impl Client {
-    /// Adds to what waits to be sent.
-    fn keep(&mut self, text: String, delta: Delta) {
-        let waiting = self.delta.get_or_insert_default();
-        waiting.text += &text;
-        waiting.token_ids.extend(delta.tokens);
-        waiting
-            .origins
-            .extend(delta.origins.into_iter().map(origin));
+    /// A client that has got nothing yet.
+    pub(super) fn new(output: Output, permits: OwnedSemaphorePermit, choices: u32) -> Self {
+        Self {
+            output,
+            waiting: BTreeMap::new(),
+            failure: None,
+            unfinished: choices,
+            permits,
+        }
     }
 
-    /// Sends what the queue takes. True where nothing is left.
-    fn send(&mut self) -> bool {
-        while self.delta.is_some() || self.last.is_some() {
-            match self.output.try_reserve() {
-                Ok(place) => {
-                    if let Some(delta) = self.delta.take() {
-                        place.send(Ok(response(Event::Delta(delta))));
-                    } else if let Some(last) = self.last.take() {
-                        place.send(last.map(|last| response(Event::Finished(last))));
-                        self.ended = true;
-                    }
+    /// Its half of the queue.
+    pub(super) fn output(&self) -> &Output {
+        &self.output
+    }
+
+    /// True when it has got everything.
+    pub(super) fn is_served(&self) -> bool {
+        self.unfinished == 0
+    }
+
+    /// Adds to what waits to be sent.
+    pub(super) fn keep(&mut self, choice: u32, delta: Delta) {
+        let waiting = self.waiting.entry(choice).or_default();
+        let waiting = waiting.delta.get_or_insert_with(|| v1::Delta {
+            choice,
+            ..v1::Delta::default()
+        });
+        waiting.text += &delta.text;
+        waiting.token_ids.extend(delta.tokens);
+        let origins = delta.origins.into_iter().map(origin);
+        waiting.origins.extend(origins);
+        waiting.logprobs.extend(delta.logprobs);
+    }
+
+    /// Adds the end of a choice.
+    pub(super) fn finish(&mut self, choice: u32, summary: Summary) {
+        let waiting = self.waiting.entry(choice).or_default();
+        waiting.finished = Some(finished(choice, summary));
+    }
+
+    /// Ends the stream with `error`, once all that waits is sent.
+    pub(super) fn fail(&mut self, error: Error) {
+        self.failure = Some(error);
+    }
+
+    /// Sends what the queue takes.
+    ///
+    /// # Errors
+    /// Where something is left.
+    pub(super) fn send(&mut self) -> Result<(), Unsent> {
+        while !self.is_served() && (!self.waiting.is_empty() || self.failure.is_some()) {
+            let place = self.output.try_reserve().map_err(|error| match error {
+                TrySendError::Full(()) => Unsent::Full,
+                TrySendError::Closed(()) => Unsent::Gone,
+            })?;
+            if let Some(event) = next(&mut self.waiting) {
+                if matches!(event, Event::Finished(_)) {
+                    self.unfinished -= 1;
+                    drop(self.permits.split(1));
                 }
-                Err(TrySendError::Full(())) => return false,
-                Err(TrySendError::Closed(())) => return true,
+                place.send(Ok(GenerateResponse { event: Some(event) }));
+            } else if let Some(error) = self.failure.take() {
+                self.unfinished = 0;
+                place.send(Err(error.into()));
             }
         }
-        true
+        Ok(())
     }
 }
 
-fn response(event: Event) -> GenerateResponse {
-    GenerateResponse { event: Some(event) }
+/// Takes what is first of what waits.
+fn next(waiting: &mut BTreeMap<u32, Waiting>) -> Option<Event> {
+    let mut first = waiting.first_entry()?;
+    let Waiting { delta, finished } = first.get_mut();
+    let event = delta
+        .take()
+        .map(Event::Delta)
+        .or_else(|| finished.take().map(Event::Finished));
+    if finished.is_none() {
+        first.remove();
+    }
+    event
 }
 
 fn origin(origin: Origin) -> i32 {
@@ -213,10 +150,16 @@ fn origin(origin: Origin) -> i32 {
     origin.into()
 }
 
-fn finished(summary: Summary) -> v1::Finished {
+fn finished(choice: u32, summary: Summary) -> v1::Finished {
     let reason = match summary.reason {
-        FinishReason::Stop => v1::FinishReason::Stop,
+        FinishReason::Stop(_) => v1::FinishReason::Stop,
         FinishReason::Length => v1::FinishReason::Length,
+        FinishReason::Cancelled => v1::FinishReason::Cancelled,
+    };
+    let matched = match summary.reason {
+        FinishReason::Stop(Matched::Token(id)) => Some(finished::Matched::StopTokenId(id)),
+        FinishReason::Stop(Matched::String(stop)) => Some(finished::Matched::StopString(stop)),
+        FinishReason::Length | FinishReason::Cancelled => None,
     };
     v1::Finished {
         reason: reason.into(),
@@ -230,127 +173,7 @@ fn finished(summary: Summary) -> v1::Finished {
             accepted_draft_tokens: summary.stats.accepted,
             acceptance_histogram: summary.stats.histogram,
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scheduler::Stats;
-    use crate::testing::{self, byte_token};
-    use service::Class;
-    use speculation::{NoiseKey, Sampling, SamplingOptions};
-    use tokio::sync::Semaphore;
-
-    type Input = mpsc::Receiver<Result<GenerateResponse, Status>>;
-
-    fn admitted(clients: &mut Clients, id: SequenceId, places: usize) -> (Input, Arc<Semaphore>) {
-        let running = Arc::new(Semaphore::new(1));
-        let (output, input) = mpsc::channel(places);
-        let request = ValidRequest {
-            prompt: vec![1],
-            max_tokens: 100,
-            end_tokens: Arc::default(),
-            sampling: Sampling::new(SamplingOptions::default()).unwrap(),
-            key: NoiseKey(1),
-            max_draft_tokens: 3,
-        };
-        let admission = Admission {
-            request,
-            model: Arc::new(testing::model()),
-            output,
-            permit: Arc::clone(&running).try_acquire_owned().unwrap(),
-        };
-        clients.add(id, admission);
-        (input, running)
-    }
-
-    fn delta(text: &[u8]) -> Delta {
-        Delta {
-            tokens: text.iter().copied().map(byte_token).collect(),
-            origins: vec![Origin::Target; text.len()],
-            finish: None,
-        }
-    }
-
-    fn summary() -> Summary {
-        Summary {
-            reason: FinishReason::Length,
-            prompt_tokens: 1,
-            completion_tokens: 2,
-            stats: Stats::default(),
-        }
-    }
-
-    fn text(response: Result<GenerateResponse, Status>) -> String {
-        match response.unwrap().event {
-            Some(Event::Delta(delta)) => delta.text,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_slow_client_gets_everything_merged_and_in_order() {
-        let mut clients = Clients::default();
-        let (mut input, running) = admitted(&mut clients, 1, 1);
-        assert!(clients.deliver(1, delta(b"a")));
-        assert!(!clients.deliver(1, delta(b"b")), "no place is left");
-        assert!(!clients.deliver(1, delta(b"c")));
-        clients.finish(1, summary());
-
-        assert_eq!(text(input.recv().await.unwrap()), "a");
-        assert_eq!(clients.next().await, Some(ClientEvent::Room(1)));
-        assert!(!clients.room(1), "the end still waits");
-        assert_eq!(text(input.recv().await.unwrap()), "bc");
-        assert_eq!(clients.next().await, Some(ClientEvent::Room(1)));
-        assert!(clients.room(1));
-        let last = input.recv().await.unwrap().unwrap().event;
-        assert!(matches!(last, Some(Event::Finished(_))), "{last:?}");
-
-        assert_eq!(clients.next().await, Some(ClientEvent::Served));
-        assert!(input.recv().await.is_none(), "the stream ends");
-        assert_eq!(running.available_permits(), 1, "its place is free");
-        assert!(clients.next().await.is_none(), "nothing is left of it");
-    }
-
-    #[tokio::test]
-    async fn a_client_that_leaves_is_noticed_and_forgotten() {
-        let mut clients = Clients::default();
-        let (input, running) = admitted(&mut clients, 7, 1);
-        assert!(clients.deliver(7, delta(b"a")));
-        assert!(!clients.deliver(7, delta(b"b")));
-        drop(input);
-        let mut events = vec![clients.next().await.unwrap(), clients.next().await.unwrap()];
-        events.retain(|event| *event == ClientEvent::Gone(7));
-        assert_eq!(events.len(), 1);
-        clients.remove(7);
-        assert_eq!(running.available_permits(), 1);
-        assert!(clients.room(7), "a late event about it does no harm");
-    }
-
-    #[tokio::test]
-    async fn what_is_left_of_an_incomplete_character_comes_before_the_end() {
-        let mut clients = Clients::default();
-        let (mut input, _running) = admitted(&mut clients, 1, 4);
-        clients.deliver(1, delta("é".as_bytes().split_at(1).0));
-        clients.finish(1, summary());
-        assert_eq!(text(input.recv().await.unwrap()), "");
-        assert_eq!(text(input.recv().await.unwrap()), "\u{fffd}");
-        assert!(input.recv().await.unwrap().is_ok());
-    }
-
-    #[tokio::test]
-    async fn an_error_follows_what_was_committed_and_ends_the_stream() {
-        let mut clients = Clients::default();
-        let (mut input, _running) = admitted(&mut clients, 1, 1);
-        clients.deliver(1, delta(b"a"));
-        clients.fail(1, Error::new(Class::Unavailable, "the target is lost"));
-        assert_eq!(text(input.recv().await.unwrap()), "a");
-        clients.next().await;
-        clients.room(1);
-        let status = input.recv().await.unwrap().unwrap_err();
-        assert_eq!(status.code(), tonic::Code::Unavailable);
-        assert_eq!(clients.next().await, Some(ClientEvent::Served));
-        assert!(input.recv().await.is_none());
+        choice,
+        matched,
     }
 }

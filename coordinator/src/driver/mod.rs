@@ -2,12 +2,15 @@
 //! nobody: what a worker or a client does not take at once is that worker's or client's problem.
 
 mod client;
+mod clients;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use client::Admission;
 
 use crate::links::{LinkEvent, Session};
 use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, WorkerId};
-use client::{ClientEvent, Clients};
+use clients::{ClientEvent, Clients};
 use proto::v1::{DraftCommand, TargetCommand};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -24,7 +27,7 @@ pub(crate) struct Driver {
     drafts: Vec<Option<Session<DraftCommand>>>,
     events: mpsc::Receiver<LinkEvent>,
     admissions: mpsc::Receiver<Admission>,
-    last_id: SequenceId,
+    next_id: SequenceId,
 }
 
 impl Driver {
@@ -42,7 +45,7 @@ impl Driver {
             drafts: (0..draft_workers).map(|_| None).collect(),
             events,
             admissions,
-            last_id: 0,
+            next_id: 1,
         }
     }
 
@@ -74,6 +77,7 @@ impl Driver {
         }
         tracing::debug!(
             stale_messages = self.scheduler.stale_messages(),
+            malformed_proposals = self.scheduler.malformed_proposals(),
             "driver ends"
         );
     }
@@ -83,22 +87,27 @@ impl Driver {
     }
 
     fn admit(&mut self, admission: Admission) {
-        self.last_id += 1;
-        let id = self.last_id;
-        let request = self.clients.add(id, admission);
-        self.handle(Event::Admit(id, request));
+        for (id, choice) in self.clients.add(self.next_id, admission) {
+            self.next_id = id + 1;
+            self.handle(Event::Admit(id, choice));
+        }
+    }
+
+    fn handle_all(&mut self, ids: Vec<SequenceId>, event: impl Fn(SequenceId) -> Event) {
+        for id in ids {
+            self.handle(event(id));
+        }
     }
 
     fn client_event(&mut self, event: ClientEvent) {
         match event {
             ClientEvent::Gone(id) => {
-                self.clients.remove(id);
-                self.handle(Event::ClientGone(id));
+                let running = self.clients.remove(id);
+                self.handle_all(running, Event::ClientGone);
             }
             ClientEvent::Room(id) => {
-                if self.clients.room(id) {
-                    self.handle(Event::ClientReady(id));
-                }
+                let ready = self.clients.room(id);
+                self.handle_all(ready, Event::ClientReady);
             }
             ClientEvent::Served => {}
         }
@@ -147,7 +156,7 @@ impl Driver {
 
     fn perform(&mut self, action: Action) {
         match action {
-            Action::SendTarget(command) => self.send_target(command),
+            Action::SendTarget(command) => self.send_target(*command),
             Action::ResetTarget => {
                 if let Some(session) = self.target.take() {
                     session.reset();
@@ -155,12 +164,17 @@ impl Driver {
             }
             Action::SendDraft(worker, command) => self.send_draft(worker, command),
             Action::Deliver(id, delta) => {
-                if !self.clients.deliver(id, delta) {
-                    self.handle(Event::ClientFull(id));
-                }
+                let held = self.clients.deliver(id, delta);
+                self.handle_all(held, Event::ClientFull);
             }
-            Action::Finish(id, summary) => self.clients.finish(id, summary),
-            Action::Fail(id, error) => self.clients.fail(id, error),
+            Action::Finish(id, summary) => {
+                let held = self.clients.finish(id, summary);
+                self.handle_all(held, Event::ClientFull);
+            }
+            Action::Fail(id, error) => {
+                let others = self.clients.fail(id, error);
+                self.handle_all(others, Event::ClientGone);
+            }
         }
     }
 

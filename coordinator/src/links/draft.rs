@@ -82,11 +82,8 @@ impl DraftLink {
         let incoming = call(CALL_DEADLINE, proposing).await?.into_inner();
 
         let (worker, reset) = (self.worker, CancellationToken::new());
-        let session = Session {
-            commands,
-            reset: reset.clone(),
-        };
-        let up = LinkEvent::DraftUp(worker, session, limits(target, &description));
+        let session = Session::new(commands, reset.clone());
+        let up = LinkEvent::DraftUp(worker, session, limits(&description));
         if self.events.send(up).await.is_err() {
             return Ok(());
         }
@@ -151,12 +148,11 @@ impl DraftLink {
     }
 }
 
-fn limits(target: &Model, description: &ModelDescription) -> DraftLimits {
+fn limits(description: &ModelDescription) -> DraftLimits {
     DraftLimits {
         max_sequences: description.max_sequences as usize,
         max_draft_tokens: description.max_draft_tokens as usize,
         context_length: description.context_length as usize,
-        tokenizer_size: target.tokenizer_size,
     }
 }
 

@@ -52,6 +52,11 @@ pub(crate) struct Session<C> {
 }
 
 impl<C> Session<C> {
+    /// The half that sends `commands`, and gives the connection up by `reset`.
+    pub(crate) fn new(commands: mpsc::Sender<C>, reset: CancellationToken) -> Self {
+        Self { commands, reset }
+    }
+
     /// Sends `command` without waiting. False where the worker does not keep up or is gone.
     pub(crate) fn send(&self, command: C) -> bool {
         self.commands.try_send(command).is_ok()

@@ -83,10 +83,7 @@ impl TargetLink {
 
         let reset = CancellationToken::new();
         let up = LinkEvent::TargetUp {
-            session: Session {
-                commands,
-                reset: reset.clone(),
-            },
+            session: Session::new(commands, reset.clone()),
             limits: TargetLimits {
                 max_sequences: description.max_sequences as usize,
                 max_draft_tokens: description.max_draft_tokens as usize,

@@ -3,10 +3,13 @@
 //! Nothing here can hold a sequence up for longer than the draft patience, and nothing that a draft
 //! worker says reaches a text: its tokens are proposals, no more.
 
+use super::proposals::Drafted;
 use super::sequence::{AtTarget, Seat};
 use super::{Scheduler, SequenceId, WorkerId};
-use proto::v1::{CloseReason, Closed, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal};
-use speculation::TokenId;
+use proto::v1::{
+    CloseReason, Closed, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal,
+    VerificationRule,
+};
 use std::time::{Duration, Instant};
 
 /// How often draft workers may lose one sequence before it goes on without them.
@@ -18,7 +21,7 @@ const FORGIVEN_AFTER: u32 = 16;
 /// How long a worker that had no room is left alone.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a draft worker takes, and what the target understands of it.
+/// What a draft worker takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DraftLimits {
     /// Sequences at once.
@@ -27,8 +30,6 @@ pub(crate) struct DraftLimits {
     pub(crate) max_draft_tokens: usize,
     /// The longest sequence, in tokens.
     pub(crate) context_length: usize,
-    /// Token ids below this exist at the target.
-    pub(crate) tokenizer_size: TokenId,
 }
 
 /// What is known of a draft worker.
@@ -131,7 +132,7 @@ impl Scheduler {
             .seat(worker, id, opened.epoch)
             .filter(|seat| !seat.opened)
         {
-            Some(seat) => seat.opened = true,
+            Some(seat) => (seat.opened, seat.waiting) = (true, None),
             None => {
                 self.stale += 1;
                 return;
@@ -147,15 +148,12 @@ impl Scheduler {
         }
     }
 
-    fn proposal(&mut self, worker: WorkerId, mut proposal: Proposal) {
+    fn proposal(&mut self, worker: WorkerId, proposal: Proposal) {
         let id = proposal.sequence;
         let (len, at_target) = match self.sequences.get(&id) {
             Some(sequence) => (sequence.base_len(), sequence.at_target),
             None => (0, AtTarget::Verifying),
         };
-        let size = self.drafts[worker]
-            .limits
-            .map_or(0, |limits| limits.tokenizer_size);
         match self.seat(worker, id, proposal.epoch) {
             Some(seat) if proposal.base_len == len => seat.waiting = None,
             _ => {
@@ -167,16 +165,15 @@ impl Scheduler {
             self.stale += 1;
             return;
         }
-        // The target closes a sequence that names ids it does not know.
-        let known = proposal
-            .draft_ids
-            .iter()
-            .take_while(|token| **token < size)
-            .count();
-        proposal.draft_ids.truncate(known);
-        if let Some(sequence) = self.sequences.get_mut(&id) {
-            sequence.proposal = proposal.draft_ids;
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        let drafted = Drafted::new(proposal, sequence.rule());
+        if drafted.is_none() {
+            tracing::debug!(worker, sequence = id, "malformed proposal dropped");
+            self.malformed += 1;
         }
+        sequence.proposal = drafted.unwrap_or_default();
     }
 
     /// A sequence's seat, where it is this one.
@@ -257,6 +254,10 @@ impl Scheduler {
         else {
             return;
         };
+        // Where a text depends on which of its rounds had drafts, its first one must not depend on who
+        // prefills faster: else a seed would not give its text again.
+        let waits =
+            sequence.rule() != VerificationRule::Coupled && sequence.committed.generated() == 0;
         self.drafts[worker].seats += 1;
         sequence.seat_epoch += 1;
         sequence.seat = Some(Seat {
@@ -264,15 +265,14 @@ impl Scheduler {
             epoch: sequence.seat_epoch,
             opened: false,
             sent: len,
-            waiting: None,
+            waiting: waits.then_some(now),
             proposals: 0,
         });
         let open = DraftOpen {
             sequence: id,
             epoch: sequence.seat_epoch,
             token_ids: sequence.committed.tokens().to_vec(),
-            sampling: Some(sequence.sampling),
-            key: Some(sequence.key),
+            decoding: Some(sequence.choice.decoding()),
         };
         self.frames.open(worker, open);
     }
@@ -302,6 +302,7 @@ impl Scheduler {
 
     /// Stops waiting for workers that let a deadline pass.
     pub(super) fn check_drafts(&mut self, now: Instant) {
+        self.check_prefills(now);
         for worker in 0..self.drafts.len() {
             let mut waiting = self.sequences.values_mut().filter_map(|sequence| {
                 let seat = sequence
@@ -323,6 +324,16 @@ impl Scheduler {
                 if let Some(seat) = sequence.seat.as_mut().filter(|seat| seat.worker == worker) {
                     seat.waiting = None;
                 }
+            }
+        }
+    }
+
+    /// Stops waiting for drafts that prefill: that takes its time, and is not held against a worker.
+    fn check_prefills(&mut self, now: Instant) {
+        let patience = self.patience.draft;
+        for sequence in self.sequences.values_mut() {
+            if let Some(seat) = sequence.seat.as_mut().filter(|seat| !seat.opened) {
+                seat.waiting = seat.waiting.filter(|since| *since + patience > now);
             }
         }
     }

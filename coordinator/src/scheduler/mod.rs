@@ -8,14 +8,17 @@
 mod drafts;
 mod frames;
 mod opening;
+mod proposals;
 mod sequence;
 #[cfg(test)]
 mod simulation;
 mod target;
 mod verification;
+#[cfg(test)]
+mod wire;
 
 use crate::commit::{Delta, FinishReason};
-use crate::request::ValidRequest;
+use crate::request::Choice;
 use drafts::DraftWorker;
 use frames::DraftFrames;
 use proto::v1;
@@ -47,8 +50,8 @@ pub(crate) struct Patience {
 /// What happened.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A request is to run.
-    Admit(SequenceId, ValidRequest),
+    /// A choice of a request is to run.
+    Admit(SequenceId, Choice),
     /// Its client left.
     ClientGone(SequenceId),
     /// Its client does not take what it has: no new rounds for it.
@@ -79,7 +82,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Send this to the target.
-    SendTarget(v1::TargetCommand),
+    SendTarget(Box<v1::TargetCommand>),
     /// The target hangs: give the connection up. The scheduler has taken it for lost already.
     ResetTarget,
     /// Send this to a draft worker.
@@ -115,6 +118,7 @@ pub(crate) struct Scheduler {
     frames: DraftFrames,
     actions: Vec<Action>,
     stale: u64,
+    malformed: u64,
 }
 
 impl Scheduler {
@@ -128,14 +132,15 @@ impl Scheduler {
             frames: DraftFrames::new(draft_workers),
             actions: Vec::new(),
             stale: 0,
+            malformed: 0,
         }
     }
 
     /// Takes in what happened at `now`. [`Self::advance`] must follow, after one event or several.
     pub(crate) fn handle(&mut self, event: Event, now: Instant) {
         match event {
-            Event::Admit(id, request) => self.admit(id, request, now),
-            Event::ClientGone(id) => drop(self.release(id)),
+            Event::Admit(id, choice) => self.admit(id, choice, now),
+            Event::ClientGone(id) => self.cancel(id),
             Event::ClientFull(id) => self.block(id, true),
             Event::ClientReady(id) => self.block(id, false),
             Event::TargetUp { limits, replaced } => self.target_up(limits, replaced, now),
@@ -176,13 +181,25 @@ impl Scheduler {
         self.stale
     }
 
-    fn admit(&mut self, id: SequenceId, request: ValidRequest, now: Instant) {
+    /// How many proposals were dropped because their laws were none.
+    pub(crate) fn malformed_proposals(&self) -> u64 {
+        self.malformed
+    }
+
+    fn admit(&mut self, id: SequenceId, choice: Choice, now: Instant) {
         if self.sequences.is_empty() {
             self.target.restart_stall(now);
         }
-        self.sequences.insert(id, Sequence::new(request, now));
+        self.sequences.insert(id, Sequence::new(choice, now));
         // The draft prefills beside the target.
         self.sync_draft(id, now);
+    }
+
+    fn cancel(&mut self, id: SequenceId) {
+        if let Some(sequence) = self.release(id) {
+            let summary = sequence.summary(FinishReason::Cancelled);
+            tracing::debug!(sequence = id, ?summary, "request cancelled");
+        }
     }
 
     fn block(&mut self, id: SequenceId, blocked: bool) {
@@ -193,18 +210,13 @@ impl Scheduler {
 
     /// Delivers what was committed and goes on, or ends the sequence.
     fn deliver(&mut self, id: SequenceId, delta: Delta, now: Instant) {
-        let finish = delta.finish;
+        let finish = delta.finish.clone();
         self.actions.push(Action::Deliver(id, delta));
         match finish {
             None => self.sync_draft(id, now),
             Some(reason) => {
                 if let Some(sequence) = self.release(id) {
-                    let summary = Summary {
-                        reason,
-                        prompt_tokens: sequence.committed.prompt_len(),
-                        completion_tokens: sequence.committed.generated(),
-                        stats: sequence.stats,
-                    };
+                    let summary = sequence.summary(reason);
                     self.actions.push(Action::Finish(id, summary));
                 }
             }

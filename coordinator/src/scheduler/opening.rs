@@ -1,8 +1,10 @@
 //! Sequences come to the target and leave it: opened, lost, opened again, closed.
 
+use super::proposals::Drafted;
 use super::sequence::AtTarget;
+use super::verification::fitting;
 use super::{Scheduler, SequenceId};
-use crate::commit::Origin;
+use crate::commit::{NewToken, Origin};
 use proto::v1::{
     CloseReason, Closed, TargetClose, TargetOpen, TargetOpened, target_command::Command,
 };
@@ -61,8 +63,8 @@ impl Scheduler {
             sequence: id,
             epoch: sequence.epoch,
             token_ids: sequence.committed.tokens().to_vec(),
-            sampling: Some(sequence.sampling),
-            key: Some(sequence.key),
+            decoding: Some(sequence.choice.decoding()),
+            logprobs: sequence.choice.generation.logprobs,
         };
         self.send_target(Command::Open(open));
     }
@@ -76,13 +78,22 @@ impl Scheduler {
             self.stale += 1;
             return;
         };
+        let id = opened.sequence;
         self.target.answered();
+        let asked = sequence.choice.generation.logprobs.is_some();
+        let Some(mut logprobs) = fitting(asked, Vec::from_iter(opened.logprobs), 1) else {
+            self.misfit(id, "an opened sequence lacks its log-probabilities", now);
+            return;
+        };
         sequence.at_target = AtTarget::Idle;
-        sequence.proposal.clear();
-        let delta = sequence
-            .committed
-            .commit([(opened.next_token, Origin::Target)]);
-        self.deliver(opened.sequence, delta, now);
+        sequence.proposal = Drafted::default();
+        let first = NewToken {
+            id: opened.next_token,
+            origin: Origin::Target,
+            logprobs: logprobs.pop(),
+        };
+        let delta = sequence.committed.commit([first]);
+        self.deliver(id, delta, now);
     }
 
     pub(super) fn target_closed(&mut self, closed: Closed, now: Instant) {
@@ -90,11 +101,29 @@ impl Scheduler {
         let current = self.sequences.get(&id).is_some_and(|sequence| {
             sequence.epoch == closed.epoch && !matches!(sequence.at_target, AtTarget::Absent { .. })
         });
-        if current {
-            self.reopen(id, closed.reason(), &closed.detail, now);
-        } else {
+        if !current {
             self.stale += 1;
+        } else if closed.reason() == CloseReason::Invalid && !closed.field.is_empty() {
+            self.refused(id, closed, now);
+        } else {
+            self.reopen(id, closed.reason(), &closed.detail, now);
         }
+    }
+
+    /// The target finds a request wrong where the coordinator could not see it.
+    fn refused(&mut self, id: SequenceId, closed: Closed, now: Instant) {
+        if let Some(sequence) = self.sequences.get_mut(&id) {
+            // It holds the sequence no longer, so nothing is to be closed there.
+            sequence.at_target = AtTarget::Absent { not_before: now };
+        }
+        let Closed { field, detail, .. } = closed;
+        self.fail(id, Class::Invalid { field }, detail);
+    }
+
+    /// The target's answer does not fit what was asked: its view of the sequence is another.
+    pub(super) fn misfit(&mut self, id: SequenceId, detail: &str, now: Instant) {
+        self.close_at_target(id);
+        self.reopen(id, CloseReason::Desync, detail, now);
     }
 
     /// The target no longer holds a sequence: it is to be opened again, unless that is hopeless.

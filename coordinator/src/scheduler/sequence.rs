@@ -1,10 +1,11 @@
 //! One sequence: what is committed, and where it stands with the workers.
 
-use super::WorkerId;
-use crate::commit::Committed;
-use crate::request::ValidRequest;
-use proto::v1;
-use speculation::TokenId;
+use super::proposals::Drafted;
+use super::{Summary, WorkerId};
+use crate::commit::{Committed, FinishReason};
+use crate::request::Choice;
+use proto::v1::VerificationRule;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What speculation did for one sequence. Counts committed tokens only.
@@ -67,7 +68,7 @@ pub(super) struct Seat {
     pub(super) opened: bool,
     /// How many committed tokens were sent to it.
     pub(super) sent: usize,
-    /// Since when a proposal after all committed tokens is waited for.
+    /// Since when a proposal after all committed tokens is waited for, or the prefill before the first.
     pub(super) waiting: Option<Instant>,
     /// How many of its proposals were verified.
     pub(super) proposals: u32,
@@ -76,11 +77,8 @@ pub(super) struct Seat {
 /// A request that runs.
 #[derive(Debug)]
 pub(super) struct Sequence {
+    pub(super) choice: Choice,
     pub(super) committed: Committed,
-    pub(super) sampling: v1::SamplingParams,
-    pub(super) key: v1::NoiseKey,
-    /// The most tokens to draft per round; 0 is plain decoding.
-    pub(super) max_draft: usize,
     pub(super) stats: Stats,
     pub(super) at_target: AtTarget,
     /// The epoch at the target.
@@ -95,16 +93,14 @@ pub(super) struct Sequence {
     /// How often draft workers lost the sequence.
     pub(super) seat_losses: u32,
     /// Drafted tokens after all committed ones; empty where there are none.
-    pub(super) proposal: Vec<TokenId>,
+    pub(super) proposal: Drafted,
 }
 
 impl Sequence {
-    pub(super) fn new(request: ValidRequest, now: Instant) -> Self {
+    pub(super) fn new(choice: Choice, now: Instant) -> Self {
         Self {
-            committed: Committed::new(request.prompt, request.max_tokens, request.end_tokens),
-            sampling: (&request.sampling).into(),
-            key: request.key.into(),
-            max_draft: request.max_draft_tokens,
+            committed: Committed::new(Arc::clone(&choice.generation)),
+            choice,
             stats: Stats::default(),
             at_target: AtTarget::Absent { not_before: now },
             epoch: 1,
@@ -113,7 +109,7 @@ impl Sequence {
             seat: None,
             seat_epoch: 0,
             seat_losses: 0,
-            proposal: Vec::new(),
+            proposal: Drafted::default(),
         }
     }
 
@@ -122,18 +118,34 @@ impl Sequence {
         self.committed.len() as u32
     }
 
+    /// What is told of it at its end.
+    pub(super) fn summary(self, reason: FinishReason) -> Summary {
+        Summary {
+            reason,
+            prompt_tokens: self.committed.prompt_len(),
+            completion_tokens: self.committed.generated(),
+            stats: self.stats,
+        }
+    }
+
+    /// How its proposals are verified.
+    pub(super) fn rule(&self) -> VerificationRule {
+        self.choice.generation.decoding.rule()
+    }
+
     /// True where the next round need not wait for anything.
     pub(super) fn is_ready(&self) -> bool {
         let waits = self
             .seat
             .as_ref()
             .is_some_and(|seat| seat.waiting.is_some());
+        let waits = waits && self.draft_len() > 0;
         self.at_target == AtTarget::Idle && !self.blocked && !waits
     }
 
     /// How many drafted tokens the next round can use: the round adds one token of the target's own.
     pub(super) fn draft_len(&self) -> usize {
-        self.max_draft
-            .min(self.committed.budget_left().saturating_sub(1))
+        let most = self.choice.generation.max_draft_tokens;
+        most.min(self.committed.budget_left().saturating_sub(1))
     }
 }

@@ -158,8 +158,9 @@ impl Scheduler {
     }
 
     pub(super) fn send_target(&mut self, command: Command) {
-        let command = Some(command);
-        self.actions
-            .push(Action::SendTarget(TargetCommand { command }));
+        let command = TargetCommand {
+            command: Some(command),
+        };
+        self.actions.push(Action::SendTarget(Box::new(command)));
     }
 }

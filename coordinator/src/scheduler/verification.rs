@@ -4,9 +4,9 @@
 use super::Scheduler;
 use super::sequence::AtTarget;
 use super::target::Batch;
-use crate::commit::Origin;
+use crate::commit::{NewToken, Origin};
 use proto::v1::{
-    CloseReason, Verdict, VerdictBatch, VerifyBatch, VerifyItem, target_command::Command,
+    TokenLogprobs, Verdict, VerdictBatch, VerifyBatch, VerifyItem, target_command::Command,
 };
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,9 +26,9 @@ impl Scheduler {
             .iter_mut()
             .filter(|(_, sequence)| sequence.is_ready())
         {
-            let mut draft_ids = std::mem::take(&mut sequence.proposal);
-            draft_ids.truncate(sequence.draft_len().min(limits.max_draft_tokens));
-            if let (Some(seat), false) = (&mut sequence.seat, draft_ids.is_empty()) {
+            let mut drafted = std::mem::take(&mut sequence.proposal);
+            drafted.truncate(sequence.draft_len().min(limits.max_draft_tokens));
+            if let (Some(seat), false) = (&mut sequence.seat, drafted.ids.is_empty()) {
                 seat.proposals += 1;
             }
             sequence.at_target = AtTarget::Verifying;
@@ -36,7 +36,8 @@ impl Scheduler {
                 sequence: *id,
                 epoch: sequence.epoch,
                 base_len: sequence.base_len(),
-                draft_ids,
+                draft_ids: drafted.ids,
+                laws: drafted.laws,
             };
             items.insert(*id, item);
         }
@@ -76,8 +77,7 @@ impl Scheduler {
                 sequence.at_target == AtTarget::Verifying && sequence.epoch == item.epoch
             });
             if missed {
-                self.close_at_target(id);
-                self.reopen(id, CloseReason::Desync, "no verdict came", now);
+                self.misfit(id, "no verdict came", now);
             }
         }
     }
@@ -92,26 +92,46 @@ impl Scheduler {
             self.stale += 1;
             return;
         };
-        let accepted = item.draft_ids.get(..verdict.accepted as usize);
-        let (Some(accepted), true) = (
-            accepted,
-            (verdict.epoch, verdict.base_len) == (item.epoch, item.base_len),
-        ) else {
-            self.close_at_target(id);
-            self.reopen(
-                id,
-                CloseReason::Desync,
-                "a verdict does not fit its proposal",
-                now,
-            );
+        let asked = sequence.choice.generation.logprobs.is_some();
+        let Some(run) = run(&item, verdict, asked) else {
+            self.misfit(id, "a verdict does not fit its proposal", now);
             return;
         };
-        let drafted = accepted.iter().map(|token| (*token, Origin::Draft));
-        let run = drafted.chain([(verdict.next_token, Origin::Target)]);
         let delta = sequence.committed.commit(run);
         sequence.stats.record(item.draft_ids.len(), delta.drafted());
         sequence.losses = 0;
         sequence.at_target = AtTarget::Idle;
         self.deliver(id, delta, now);
     }
+}
+
+/// The tokens that `verdict` commits. `None` where it does not fit `item`.
+fn run(item: &VerifyItem, verdict: Verdict, logprobs: bool) -> Option<Vec<NewToken>> {
+    let accepted = item.draft_ids.get(..verdict.accepted as usize)?;
+    if (verdict.epoch, verdict.base_len) != (item.epoch, item.base_len) {
+        return None;
+    }
+    let mut logprobs = fitting(logprobs, verdict.logprobs, accepted.len() + 1)?.into_iter();
+    let drafted = accepted.iter().map(|id| (*id, Origin::Draft));
+    let run = drafted.chain([(verdict.next_token, Origin::Target)]);
+    let run = run.map(|(id, origin)| NewToken {
+        id,
+        origin,
+        logprobs: logprobs.next(),
+    });
+    Some(run.collect())
+}
+
+/// The target's log-probabilities of `len` tokens; none where they were not `asked` for. `None`
+/// where they do not fit.
+pub(super) fn fitting(
+    asked: bool,
+    logprobs: Vec<TokenLogprobs>,
+    len: usize,
+) -> Option<Vec<TokenLogprobs>> {
+    if !asked {
+        return Some(Vec::new());
+    }
+    let fit = |logprobs: &TokenLogprobs| logprobs.top_ids.len() == logprobs.top_logprobs.len();
+    (logprobs.len() == len && logprobs.iter().all(fit)).then_some(logprobs)
 }

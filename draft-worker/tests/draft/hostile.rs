@@ -1,7 +1,7 @@
 //! Nothing that a peer sends stops the others.
 
 use crate::support::{Worker, commit, open, warm};
-use proto::v1::{DraftCommand, DraftCommit, DraftOpen, NoiseKey, SamplingParams};
+use proto::v1::{Decoding, DraftCommand, DraftCommit, DraftOpen, NoiseKey, SamplingParams};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use service::Tasks;
@@ -19,16 +19,30 @@ fn random_open(rng: &mut StdRng) -> DraftOpen {
         sequence: rng.random_range(0..5),
         epoch: rng.random_range(0..6),
         token_ids: ids(rng, 8),
+        decoding: rng.random_bool(0.9).then(|| random_decoding(rng)),
+    }
+}
+
+fn random_decoding(rng: &mut StdRng) -> Decoding {
+    Decoding {
         sampling: rng.random_bool(0.5).then(|| SamplingParams {
             temperature: rng.random_bool(0.5).then(|| f32::from_bits(rng.random())),
             top_k: rng.random_bool(0.3).then(|| rng.random()),
             top_p: rng.random_bool(0.5).then(|| rng.random()),
             min_p: rng.random_bool(0.5).then(|| rng.random()),
+            penalty_window: rng.random_bool(0.3).then(|| rng.random()),
+            allowed_token_ids: ids(rng, 1),
+            ..SamplingParams::default()
         }),
         key: rng.random_bool(0.9).then(|| NoiseKey {
             high: rng.random(),
             low: rng.random(),
         }),
+        rule: rng.random_range(0..5),
+        prompt_len: rng.random_range(0..9),
+        min_tokens: rng.random_range(0..9),
+        end_token_ids: ids(rng, 2),
+        ..Decoding::default()
     }
 }
 
@@ -88,14 +102,14 @@ async fn random_commands_disturb_no_other_stream() {
 
     let mut stream = worker.stream().await;
     let mut committed = vec![11, 42];
-    stream.open(open(1, 1, &committed, warm())).await;
+    stream.open(open(1, 1, &committed, &warm())).await;
     for round in 0..40 {
         let base = committed.len();
         committed.push(round);
         let proposal = stream.propose(commit(1, 1, base, &[round], 3)).await;
         assert_eq!(
             proposal.draft_ids,
-            worker.fresh(&committed, warm(), 3).await
+            worker.fresh(&committed, &warm(), 3).await
         );
     }
     tasks.finished().await;

@@ -1,5 +1,6 @@
 //! A draft worker over gRPC, as a coordinator sees it.
 
+mod demands;
 mod hostile;
 mod program;
 mod proposals;

@@ -26,7 +26,7 @@ async fn a_desync_closes_that_sequence_alone() {
     let worker = Worker::start("synthetic", &[]).await;
     let mut stream = worker.stream().await;
     for sequence in [1, 2] {
-        stream.open(open(sequence, 1, PROMPT, greedy())).await;
+        stream.open(open(sequence, 1, PROMPT, &greedy())).await;
     }
     stream.send_commit(commit(1, 1, BASE + 1, &[5], 2)).await;
     let closed = stream.closed().await;
@@ -45,8 +45,8 @@ async fn a_desync_closes_that_sequence_alone() {
 async fn what_belongs_to_an_older_epoch_is_dropped() {
     let worker = Worker::start("synthetic", &[]).await;
     let mut stream = worker.stream().await;
-    stream.open(open(1, 2, PROMPT, greedy())).await;
-    stream.send_open(open(1, 1, &[5], greedy())).await;
+    stream.open(open(1, 2, PROMPT, &greedy())).await;
+    stream.send_open(open(1, 1, &[5], &greedy())).await;
     stream.send_commit(commit(1, 1, BASE, &[5], 2)).await;
     stream.send_commit(commit(8, 1, BASE, &[5], 2)).await;
     assert_eq!(stream.propose(commit(1, 2, BASE, &[5], 2)).await.epoch, 2);
@@ -60,17 +60,20 @@ async fn wrong_fields_close_with_the_field_named() {
     let worker = Worker::start("synthetic", &[]).await;
     let mut stream = worker.stream().await;
     let keyless = DraftOpen {
-        key: None,
-        ..open(2, 1, PROMPT, greedy())
+        decoding: None,
+        ..open(2, 1, PROMPT, &greedy())
     };
-    for (open, field) in [(open(1, 1, &[], greedy()), "token_ids"), (keyless, "key")] {
+    for (open, field) in [
+        (open(1, 1, &[], &greedy()), "token_ids"),
+        (keyless, "decoding"),
+    ] {
         stream.send_open(open).await;
         let closed = stream.closed().await;
         assert_eq!(closed.reason(), CloseReason::Invalid);
         assert!(closed.detail.starts_with(field), "{closed:?}");
     }
     for (sequence, tokens, field) in [(3, &[][..], "token_ids"), (4, &[5, 512], "token_ids[1]")] {
-        stream.open(open(sequence, 1, PROMPT, greedy())).await;
+        stream.open(open(sequence, 1, PROMPT, &greedy())).await;
         stream
             .send_commit(commit(sequence, 1, BASE, tokens, 2))
             .await;
@@ -85,13 +88,13 @@ async fn a_full_worker_refuses_and_a_freed_place_is_taken() {
     let worker = Worker::start("synthetic", &["--max-sequences", "2"]).await;
     let mut stream = worker.stream().await;
     for sequence in [1, 2] {
-        stream.open(open(sequence, 1, PROMPT, greedy())).await;
+        stream.open(open(sequence, 1, PROMPT, &greedy())).await;
     }
-    stream.send_open(open(3, 1, PROMPT, greedy())).await;
+    stream.send_open(open(3, 1, PROMPT, &greedy())).await;
     assert_eq!(stream.closed().await.reason(), CloseReason::Overloaded);
     stream.send_close(1).await;
     assert_eq!(stream.closed().await.reason(), CloseReason::Requested);
-    stream.open(open(3, 2, PROMPT, greedy())).await;
+    stream.open(open(3, 2, PROMPT, &greedy())).await;
     assert_eq!(
         stream
             .propose(commit(2, 1, BASE, &[5], 2))
@@ -107,7 +110,7 @@ async fn a_sequence_that_is_opened_and_closed_in_one_frame_is_closed() {
     let worker = Worker::start("synthetic", &[]).await;
     let mut stream = worker.stream().await;
     let command = DraftCommand {
-        opens: vec![open(1, 1, PROMPT, greedy())],
+        opens: vec![open(1, 1, PROMPT, &greedy())],
         commits: vec![commit(1, 1, BASE, &[5], 8)],
         closes: vec![1],
     };
@@ -120,8 +123,8 @@ async fn a_sequence_that_is_opened_and_closed_in_one_frame_is_closed() {
 async fn a_busy_sequence_makes_room_for_its_own_next_epoch() {
     let worker = Worker::start("synthetic:base_ms=30", &["--max-sequences", "1"]).await;
     let mut stream = worker.stream().await;
-    stream.send_open(open(1, 1, &[1; 4000], greedy())).await;
-    stream.send_open(open(1, 2, PROMPT, greedy())).await;
+    stream.send_open(open(1, 1, &[1; 4000], &greedy())).await;
+    stream.send_open(open(1, 2, PROMPT, &greedy())).await;
     assert_eq!(stream.opened().await.epoch, 2);
 }
 
@@ -129,10 +132,10 @@ async fn a_busy_sequence_makes_room_for_its_own_next_epoch() {
 async fn the_end_of_a_stream_frees_all_of_its_sequences() {
     let worker = Worker::start("synthetic:base_ms=5", &[]).await;
     let mut stays = worker.stream().await;
-    stays.open(open(1, 1, PROMPT, greedy())).await;
+    stays.open(open(1, 1, PROMPT, &greedy())).await;
     let mut goes = worker.stream().await;
     for sequence in 1..=5 {
-        goes.open(open(sequence, 1, PROMPT, greedy())).await;
+        goes.open(open(sequence, 1, PROMPT, &greedy())).await;
     }
     // In the middle of work.
     goes.send_commit(commit(1, 1, BASE, &[5], 16)).await;
@@ -150,8 +153,8 @@ async fn an_evicted_sequence_is_closed_and_can_be_opened_again() {
     let mut stream = worker.stream().await;
     // A cache of 1 MiB holds one of these, not both.
     let prompt = [1; 700];
-    stream.open(open(1, 1, &prompt, greedy())).await;
-    stream.open(open(2, 1, &prompt, greedy())).await;
+    stream.open(open(1, 1, &prompt, &greedy())).await;
+    stream.open(open(2, 1, &prompt, &greedy())).await;
     stream
         .send_commit(commit(1, 1, prompt.len(), &[5], 2))
         .await;
@@ -160,7 +163,7 @@ async fn an_evicted_sequence_is_closed_and_can_be_opened_again() {
         (closed.sequence, closed.reason()),
         (1, CloseReason::Evicted)
     );
-    stream.open(open(1, 2, &prompt, greedy())).await;
+    stream.open(open(1, 2, &prompt, &greedy())).await;
     let proposal = stream.propose(commit(1, 2, prompt.len(), &[5], 2)).await;
     assert_eq!(proposal.draft_ids.len(), 2);
 }
@@ -169,7 +172,7 @@ async fn an_evicted_sequence_is_closed_and_can_be_opened_again() {
 async fn shutdown_ends_a_stream_with_its_last_sequence() {
     let mut worker = Worker::start("synthetic", &[]).await;
     let mut stream = worker.stream().await;
-    stream.open(open(1, 1, PROMPT, greedy())).await;
+    stream.open(open(1, 1, PROMPT, &greedy())).await;
     worker.shutdown.cancel();
     stream.propose(commit(1, 1, BASE, &[5], 2)).await;
     stream.send_close(1).await;
@@ -193,7 +196,7 @@ async fn until_active(stream: &mut Stream, active: u32) {
             "{} are active, not {active}",
             stream.active
         );
-        stream.send_open(open(99, 1, &[], greedy())).await;
+        stream.send_open(open(99, 1, &[], &greedy())).await;
         assert_eq!(stream.closed().await.sequence, 99);
     }
 }

@@ -3,8 +3,8 @@
 use draft_worker::Config;
 use proto::v1::draft_client::DraftClient;
 use proto::v1::{
-    Closed, DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, NoiseKey, Proposal,
-    SamplingParams,
+    Closed, Decoding, DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, NoiseKey,
+    Proposal, SamplingParams, VerificationRule,
 };
 use service::{CancellationToken, Tasks};
 use std::collections::VecDeque;
@@ -67,12 +67,12 @@ impl Worker {
     pub(crate) async fn fresh(
         &self,
         committed: &[u32],
-        sampling: SamplingParams,
+        decoding: &Decoding,
         want: u32,
     ) -> Vec<u32> {
         let mut stream = self.stream().await;
         let (last, prefix) = committed.split_last().expect("two tokens or more");
-        stream.open(open(1, 1, prefix, sampling)).await;
+        stream.open(open(1, 1, prefix, decoding)).await;
         let commit = commit(1, 1, prefix.len(), &[*last], want);
         stream.propose(commit).await.draft_ids
     }
@@ -190,33 +190,36 @@ impl Stream {
     }
 }
 
-pub(crate) fn greedy() -> SamplingParams {
-    SamplingParams {
+pub(crate) fn greedy() -> Decoding {
+    decoding(SamplingParams {
         temperature: Some(0.0),
         ..SamplingParams::default()
-    }
+    })
 }
 
-pub(crate) fn warm() -> SamplingParams {
-    SamplingParams {
+pub(crate) fn warm() -> Decoding {
+    decoding(SamplingParams {
         temperature: Some(0.9),
         top_p: Some(0.95),
         ..SamplingParams::default()
+    })
+}
+
+pub(crate) fn decoding(sampling: SamplingParams) -> Decoding {
+    Decoding {
+        sampling: Some(sampling),
+        key: Some(NoiseKey { high: 3, low: 4 }),
+        rule: VerificationRule::Coupled.into(),
+        ..Decoding::default()
     }
 }
 
-pub(crate) fn open(
-    sequence: u64,
-    epoch: u32,
-    tokens: &[u32],
-    sampling: SamplingParams,
-) -> DraftOpen {
+pub(crate) fn open(sequence: u64, epoch: u32, tokens: &[u32], decoding: &Decoding) -> DraftOpen {
     DraftOpen {
         sequence,
         epoch,
         token_ids: tokens.to_vec(),
-        sampling: Some(sampling),
-        key: Some(NoiseKey { high: 3, low: 4 }),
+        decoding: Some(decoding.clone()),
     }
 }
 

@@ -4,8 +4,12 @@
 //! end and gives its sequence's cache up for eviction then. Hence no deadlock: a job that finds no
 //! room waits while started ones run; where none runs, those that wait behind it are evicted.
 
-use super::{SequenceState, job::Job, worker::Executor};
-use crate::{EngineError, Lease};
+use super::{
+    SequenceState,
+    job::{Held, Job},
+    worker::Executor,
+};
+use crate::EngineError;
 use std::{
     collections::VecDeque,
     sync::{Arc, atomic::Ordering},
@@ -16,7 +20,7 @@ use tracing::debug;
 #[derive(Debug)]
 pub(super) struct Idle {
     pub(super) sequence: Arc<SequenceState>,
-    pub(super) lease: Lease,
+    pub(super) held: Held,
     /// The step at which its latest job ended.
     pub(super) last_used: u64,
 }
@@ -65,7 +69,7 @@ impl Executor {
         let oldest = self
             .idle
             .iter()
-            .filter(|(_, idle)| !idle.lease.is_empty())
+            .filter(|(_, idle)| !idle.held.lease.is_empty())
             .min_by_key(|&(&id, idle)| (idle.last_used, id))
             .map(|(&id, _)| id);
         let Some(idle) = oldest.and_then(|id| self.idle.remove(&id)) else {
@@ -73,7 +77,7 @@ impl Executor {
         };
         debug!(
             sequence = idle.sequence.id,
-            tokens = idle.lease.len(),
+            tokens = idle.held.lease.len(),
             "evicted an idle sequence from the cache"
         );
         idle.sequence.evict();
@@ -82,19 +86,22 @@ impl Executor {
 
     /// Evicts the last of the waiting sequences; false where none holds anything.
     fn evict_waiting(&mut self) -> bool {
-        let last = self.waiting.iter().rposition(|job| !job.lease.is_empty());
+        let last = self
+            .waiting
+            .iter()
+            .rposition(|job| !job.held.lease.is_empty());
         let Some(mut job) = last.and_then(|index| self.waiting.remove(index)) else {
             return false;
         };
         job.span.in_scope(|| {
             debug!(
                 sequence = job.sequence.id,
-                tokens = job.lease.len(),
+                tokens = job.held.lease.len(),
                 "evicted a waiting sequence from the cache"
             );
         });
         job.sequence.evict();
-        job.lease.truncate(0);
+        job.held.truncate(0);
         drop(job.end(Err(EngineError::Evicted)));
         true
     }

@@ -1,8 +1,8 @@
 //! What a call asks for, and how far the thread has come with it.
 
-use super::{SequenceState, plan::SHORT_ROWS};
+use super::{Reader, Row, SequenceState, plan::SHORT_ROWS};
 use crate::{EngineError, Input, Lease, ModelShape, cache::BLOCK_TOKENS};
-use speculation::{Choice, TokenId};
+use speculation::{Prefix, TokenId};
 use std::sync::{Arc, atomic::Ordering};
 use tokio::sync::oneshot;
 use tracing::Span;
@@ -14,9 +14,10 @@ pub(super) struct Work {
     pub(super) keep: usize,
     /// Appended then.
     pub(super) tokens: Vec<TokenId>,
-    /// A token is chosen after each of this many last ones.
+    /// The logits after each of this many last ones are read.
     pub(super) rows: usize,
-    /// How many chosen tokens are then appended in turn, each bringing one more choice.
+    /// How many tokens that the reader returns are then appended in turn, each bringing one more row
+    /// to read.
     pub(super) decode: usize,
 }
 
@@ -25,22 +26,32 @@ pub(super) struct Work {
 pub(super) struct Command {
     pub(super) sequence: Arc<SequenceState>,
     pub(super) work: Work,
+    pub(super) reader: Box<dyn Reader>,
     pub(super) reply: Reply,
     pub(super) span: Span,
 }
 
-pub(super) type Reply = oneshot::Sender<Result<Vec<Choice>, EngineError>>;
+pub(super) type Reply = oneshot::Sender<Result<Box<dyn Reader>, EngineError>>;
 
-/// A call that the thread works at. It holds its sequence's lease until it ends.
+/// What the thread keeps of a sequence: its cache, and the request's view of the same tokens.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) lease: Lease,
+    pub(super) prefix: Prefix,
+}
+
+/// A call that the thread works at. It holds its sequence's cache until it ends.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) sequence: Arc<SequenceState>,
-    pub(super) lease: Lease,
+    pub(super) held: Held,
     pub(super) span: Span,
     work: Work,
-    /// How many of the work's tokens the lease holds.
+    /// How many of the work's tokens the cache holds.
     done: usize,
-    choices: Vec<Choice>,
+    reader: Box<dyn Reader>,
+    /// What the reader returned last.
+    next: Option<TokenId>,
     reply: Reply,
 }
 
@@ -89,17 +100,26 @@ impl Work {
     }
 }
 
+impl Held {
+    /// Takes back all tokens but the first `len`.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.lease.truncate(len);
+        self.prefix.truncate(len);
+    }
+}
+
 impl Job {
-    /// Starts on `command` with its sequence's `lease`, which holds at least what is kept.
-    pub(super) fn new(command: Command, mut lease: Lease) -> Self {
-        lease.truncate(command.work.keep);
+    /// Starts on `command` with what its sequence holds, at least what is kept.
+    pub(super) fn new(command: Command, mut held: Held) -> Self {
+        held.truncate(command.work.keep);
         let job = Self {
             sequence: command.sequence,
-            lease,
+            held,
             span: command.span,
             work: command.work,
             done: 0,
-            choices: Vec::new(),
+            reader: command.reader,
+            next: None,
             reply: command.reply,
         };
         job.publish();
@@ -108,7 +128,8 @@ impl Job {
 
     /// Makes room in the cache for all that the job will append.
     pub(super) fn reserve(&mut self) -> Result<(), EngineError> {
-        self.lease
+        self.held
+            .lease
             .reserve(self.work.tokens.len() + self.work.decode)
     }
 
@@ -122,18 +143,11 @@ impl Job {
         self.due() <= SHORT_ROWS
     }
 
-    /// How many of the next `rows` rows bring a choice.
+    /// How many of the next `rows` rows are read.
     pub(super) fn wanted(&self, rows: usize) -> usize {
         let first_wanted = self.work.tokens.len() - self.work.rows;
         let end = self.done + rows;
         end.saturating_sub(first_wanted.max(self.done))
-    }
-
-    /// The absolute positions of the tokens that the next `rows` rows choose.
-    pub(super) fn chosen_positions(&self, rows: usize) -> impl Iterator<Item = u64> + use<> {
-        let end = (self.work.keep + self.done + rows) as u64;
-        let wanted = self.wanted(rows) as u64;
-        end - wanted + 1..end + 1
     }
 
     /// The job's part of a batch: its next `rows` rows.
@@ -141,28 +155,46 @@ impl Job {
         Input {
             wanted: self.wanted(rows),
             tokens: &self.work.tokens[self.done..self.done + rows],
-            cache: &mut self.lease,
+            cache: &mut self.held.lease,
         }
     }
 
-    /// Notes that the next `rows` rows are computed, with what was chosen at them.
-    pub(super) fn advance(&mut self, rows: usize, choices: impl Iterator<Item = Choice>) {
+    /// Takes in that the next `rows` rows are computed, and has the `logits` of the wanted ones read.
+    ///
+    /// # Errors
+    /// The reader's: the job cannot go on.
+    pub(super) fn advance<'a>(
+        &mut self,
+        rows: usize,
+        mut logits: impl Iterator<Item = &'a [f32]>,
+    ) -> Result<(), EngineError> {
+        let unread = rows - self.wanted(rows);
+        for row in 0..rows {
+            self.held.prefix.push(self.work.tokens[self.done + row]);
+            if row >= unread
+                && let Some(logits) = logits.next()
+            {
+                self.next = self.reader.read(Row::new(logits, &mut self.held.prefix))?;
+            }
+        }
         self.done += rows;
-        self.choices.extend(choices);
-        if self.due() == 0
-            && self.work.decode > 0
-            && let Some(last) = self.choices.last()
-        {
-            self.work.tokens.push(last.token);
-            self.work.rows = 1;
-            self.work.decode -= 1;
+        if self.due() == 0 && self.work.decode > 0 {
+            match self.next {
+                Some(token) => {
+                    self.work.tokens.push(token);
+                    self.work.rows = 1;
+                    self.work.decode -= 1;
+                }
+                None => self.work.decode = 0,
+            }
         }
         self.publish();
+        Ok(())
     }
 
     /// True where the lease has grown by the next `rows` rows.
     pub(super) fn has_appended(&self, rows: usize) -> bool {
-        self.lease.len() == self.work.keep + self.done + rows
+        self.held.lease.len() == self.work.keep + self.done + rows
     }
 
     /// True where nothing is left to do.
@@ -175,20 +207,20 @@ impl Job {
         self.reply.is_closed()
     }
 
-    /// Answers the caller and returns the lease, cut back to what was kept where the job failed.
-    pub(super) fn end(mut self, outcome: Result<(), EngineError>) -> Lease {
+    /// Answers the caller and returns what is held, cut back to what was kept where the job failed.
+    pub(super) fn end(mut self, outcome: Result<(), EngineError>) -> Held {
         if outcome.is_err() {
-            self.lease.truncate(self.work.keep);
+            self.held.truncate(self.work.keep);
             self.publish();
         }
         // A caller that has gone meanwhile knows no more than that its `keep` tokens are held.
-        let _ = self.reply.send(outcome.map(|()| self.choices));
-        self.lease
+        let _ = self.reply.send(outcome.map(|()| self.reader));
+        self.held
     }
 
     fn publish(&self) {
         self.sequence
             .cached
-            .store(self.lease.len(), Ordering::Relaxed);
+            .store(self.held.lease.len(), Ordering::Relaxed);
     }
 }

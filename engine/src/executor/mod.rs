@@ -5,17 +5,22 @@
 //! it with the others' (`plan`) once the cache has room for it (`admission`). The thread sleeps
 //! while nobody asks for anything and ends when the last handle is gone.
 //!
-//! Knows nothing of drafts, proposals and peers: a sequence is a cache and a sampler.
+//! Knows nothing of drafts, proposals and peers: a sequence is a cache and the request's prefix
+//! beside it, and what is done with logits is the caller's own ([`Reader`]).
 
 mod admission;
 mod job;
 mod plan;
+mod reader;
 mod worker;
+
+pub use reader::{Reader, Row};
 
 use crate::{EngineError, Model, ModelShape};
 use job::{Command, Work};
-use speculation::{Choice, Sampler, TokenId};
+use speculation::{Prefix, TokenId};
 use std::{
+    any::Any,
     io,
     sync::{
         Arc, Mutex, PoisonError,
@@ -84,7 +89,8 @@ struct Shared {
 #[derive(Debug)]
 struct SequenceState {
     id: u64,
-    sampler: Sampler,
+    /// Until the thread takes it, with the sequence's first call; then it lies beside the cache.
+    prefix: Mutex<Option<Prefix>>,
     /// Tokens in its cache; only the thread writes it.
     cached: AtomicUsize,
     /// Set by the thread, for good.
@@ -180,12 +186,12 @@ impl Engine {
         }
     }
 
-    /// Opens an empty sequence whose tokens `sampler` chooses.
+    /// Opens an empty sequence. `prefix`, which must be empty, follows its cache.
     ///
     /// # Errors
     /// [`EngineError::Overloaded`] at the limit of sequences, [`EngineError::Stopped`] where the
     /// model has crashed.
-    pub fn open(&self, sampler: Sampler) -> Result<Sequence, EngineError> {
+    pub fn open(&self, prefix: Prefix) -> Result<Sequence, EngineError> {
         if self.shared.messages.is_closed() {
             return Err(EngineError::Stopped);
         }
@@ -200,7 +206,7 @@ impl Engine {
         }
         let state = SequenceState {
             id: self.shared.next_id.fetch_add(1, Ordering::Relaxed),
-            sampler,
+            prefix: Mutex::new(Some(prefix)),
             cached: AtomicUsize::new(0),
             evicted: AtomicBool::new(false),
         };
@@ -222,52 +228,54 @@ impl Sequence {
         self.unanswered.map_or(cached, |keep| keep.min(cached))
     }
 
-    /// Cuts the cache back to `keep` tokens, appends `tokens`, and chooses a token after each of
-    /// the last `rows` of them: `rows` choices, in order. With `rows` 0 it only prefills.
+    /// Cuts the cache back to `keep` tokens, appends `tokens`, and has `reader` read the logits after
+    /// each of the last `rows` of them, in order. With `rows` 0 it only prefills. Returns the reader.
     ///
     /// # Errors
     /// Any [`EngineError`]. The cache then holds `keep` tokens or fewer, or what it held before
     /// where the call made no sense; ask [`cached_len`](Self::cached_len).
-    pub async fn score(
+    pub async fn read<R: Reader>(
         &mut self,
         keep: usize,
         tokens: Vec<TokenId>,
         rows: usize,
-    ) -> Result<Vec<Choice>, EngineError> {
-        self.call(Work {
+        reader: R,
+    ) -> Result<R, EngineError> {
+        let work = Work {
             keep,
             tokens,
             rows,
             decode: 0,
-        })
-        .await
+        };
+        self.call(work, reader).await
     }
 
-    /// Cuts the cache back to `keep` tokens, appends `tokens`, and decodes `count` tokens on its
-    /// own. The last of them is chosen, not yet appended: the cache then holds
-    /// `keep + tokens.len() + count - 1` tokens.
+    /// Cuts the cache back to `keep` tokens, appends `tokens`, and decodes up to `count` tokens on
+    /// its own: those that `reader` returns, fewer where it ends early. The last of them is not
+    /// appended: the cache then holds `keep + tokens.len() + count - 1` tokens. Returns the reader.
     ///
     /// # Errors
-    /// As [`score`](Self::score).
-    pub async fn generate(
+    /// As [`read`](Self::read).
+    pub async fn decode<R: Reader>(
         &mut self,
         keep: usize,
         tokens: Vec<TokenId>,
         count: usize,
-    ) -> Result<Vec<Choice>, EngineError> {
+        reader: R,
+    ) -> Result<R, EngineError> {
         let Some(decode) = count.checked_sub(1) else {
             return Err(EngineError::Invalid("count must be over 0".to_owned()));
         };
-        self.call(Work {
+        let work = Work {
             keep,
             tokens,
             rows: 1,
             decode,
-        })
-        .await
+        };
+        self.call(work, reader).await
     }
 
-    async fn call(&mut self, work: Work) -> Result<Vec<Choice>, EngineError> {
+    async fn call<R: Reader>(&mut self, work: Work, reader: R) -> Result<R, EngineError> {
         work.check(&self.shared.shape, self.shared.options.cache_bytes)?;
         let place = self.shared.messages.reserve().await;
         let place = place.map_err(|_| EngineError::Stopped)?;
@@ -277,12 +285,17 @@ impl Sequence {
         place.send(Message::Run(Command {
             sequence: Arc::clone(&self.state),
             work,
+            reader: Box::new(reader),
             reply,
             span: Span::current(),
         }));
         let outcome = answer.await.unwrap_or(Err(EngineError::Stopped));
         self.unanswered = None;
-        outcome
+        let reader: Box<dyn Any> = outcome?;
+        match reader.downcast() {
+            Ok(reader) => Ok(*reader),
+            Err(_) => unreachable!("the reader that was sent comes back"),
+        }
     }
 }
 
@@ -302,6 +315,16 @@ impl Drop for Hold {
         self.shared.holds.fetch_sub(1, Ordering::SeqCst);
         // Full: the thread has messages to take, and looks again after each.
         let _ = self.shared.messages.try_send(Message::Wake);
+    }
+}
+
+impl SequenceState {
+    /// The prefix; the first call takes it.
+    fn take_prefix(&self) -> Option<Prefix> {
+        self.prefix
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
     }
 }
 

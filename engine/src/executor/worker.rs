@@ -3,12 +3,11 @@
 use super::{
     DroppedIds, EngineOptions, Message,
     admission::Idle,
-    job::{Command, Job},
+    job::{Command, Held, Job},
     plan::plan,
 };
-use crate::{EngineError, Input, KvPool, Lease, Logits, Model};
-use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, ParallelIterator};
-use speculation::{Choice, Sampler};
+use crate::{EngineError, Input, KvPool, Logits, Model};
+use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use std::{
     any::Any,
     collections::{HashMap, VecDeque},
@@ -110,13 +109,13 @@ impl Executor {
             return;
         }
         match self.start(&command) {
-            Ok(lease) => self.waiting.push_back(Job::new(command, lease)),
+            Ok(held) => self.waiting.push_back(Job::new(command, held)),
             Err(error) => drop(command.reply.send(Err(error))),
         }
     }
 
-    /// Finds the lease that `command` goes on from.
-    fn start(&mut self, command: &Command) -> Result<Lease, EngineError> {
+    /// Finds what `command` goes on from.
+    fn start(&mut self, command: &Command) -> Result<Held, EngineError> {
         let id = command.sequence.id;
         if !self.idle.contains_key(&id) {
             // A sequence has one call at a time: an earlier one that still runs is abandoned.
@@ -126,14 +125,22 @@ impl Executor {
             return Err(EngineError::Evicted);
         }
         let keep = command.work.keep;
-        let held = self.idle.get(&id).map_or(0, |idle| idle.lease.len());
+        let held = self.idle.get(&id).map_or(0, |idle| idle.held.lease.len());
         if keep > held {
             return Err(EngineError::Invalid(format!(
                 "keep must be at most the cached length, {held}, not {keep}"
             )));
         }
-        let idle = self.idle.remove(&id);
-        Ok(idle.map_or_else(|| self.pool.lease(), |idle| idle.lease))
+        if let Some(idle) = self.idle.remove(&id) {
+            return Ok(idle.held);
+        }
+        match command.sequence.take_prefix() {
+            Some(prefix) => Ok(Held {
+                lease: self.pool.lease(),
+                prefix,
+            }),
+            None => Err(EngineError::Evicted),
+        }
     }
 
     /// Ends the jobs whose callers are gone, and frees the sequences whose handles are.
@@ -163,7 +170,7 @@ impl Executor {
     pub(super) fn end(&mut self, job: Job, outcome: Result<(), EngineError>) {
         let sequence = Arc::clone(&job.sequence);
         let idle = Idle {
-            lease: job.end(outcome),
+            held: job.end(outcome),
             last_used: self.step,
             sequence: Arc::clone(&sequence),
         };
@@ -179,28 +186,22 @@ impl Executor {
         let due: Vec<usize> = self.running.iter().map(Job::due).collect();
         let rows = plan(&due, self.options.max_step_tokens);
         match self.forward(&rows) {
-            Ok(choices) => self.advance(&rows, choices),
+            Ok(logits) => self.advance(&rows, &logits),
             Err(error) => self.fail(&rows, &error),
         }
     }
 
-    /// Runs the model on the next `rows` of each job, and chooses a token at each wanted row.
-    fn forward(&mut self, rows: &[usize]) -> Result<Vec<Choice>, EngineError> {
-        let jobs = self.running.iter().zip(rows);
-        let wanted: Vec<(Sampler, u64)> = jobs
-            .flat_map(|(job, &rows)| {
-                let positions = job.chosen_positions(rows);
-                positions.map(|position| (job.sequence.sampler, position))
-            })
-            .collect();
+    /// Runs the model on the next `rows` of each job.
+    fn forward(&mut self, rows: &[usize]) -> Result<Logits, EngineError> {
         let jobs = self.running.iter_mut().zip(rows);
         let mut batch: Vec<Input<'_>> = jobs
             .filter(|&(_, &rows)| rows > 0)
             .map(|(job, &rows)| job.input(rows))
             .collect();
+        let wanted = batch.iter().map(|input| input.wanted).sum();
         let logits = self.model.forward(&mut batch)?;
-        self.check(rows, &logits, wanted.len())?;
-        Ok(choose(&logits, &wanted, self.options.tokenizer_size))
+        self.check(rows, &logits, wanted)?;
+        Ok(logits)
     }
 
     /// Refuses what would become a wrong text: rows or tokens too few or too many.
@@ -218,17 +219,33 @@ impl Executor {
         Ok(())
     }
 
-    /// Gives each job its choices, and its next turn after those that got less than they could use.
-    fn advance(&mut self, rows: &[usize], choices: Vec<Choice>) {
-        let mut choices = choices.into_iter();
+    /// Has each job's rows read, and gives it its next turn after those that got less than they
+    /// could use.
+    fn advance(&mut self, rows: &[usize], logits: &Logits) {
+        let known = self.options.tokenizer_size;
+        let mut unread = logits.rows().map(|row| &row[..known.min(row.len())]);
+        let mut jobs: Vec<(Job, usize, Vec<&[f32]>)> = std::mem::take(&mut self.running)
+            .into_iter()
+            .zip(rows)
+            .map(|(job, &rows)| {
+                let own = unread.by_ref().take(job.wanted(rows)).collect();
+                (job, rows, own)
+            })
+            .collect();
+        let all_due: Vec<bool> = jobs
+            .iter()
+            .map(|(job, rows, _)| *rows == job.due())
+            .collect();
+        // In parallel: a row of a large vocabulary takes about a millisecond.
+        let outcomes: Vec<_> = jobs
+            .par_iter_mut()
+            .map(|(job, rows, own)| job.advance(*rows, own.iter().copied()))
+            .collect();
         let mut served = Vec::new();
-        for (mut job, &rows) in std::mem::take(&mut self.running).into_iter().zip(rows) {
-            let all = rows == job.due();
-            let wanted = job.wanted(rows);
-            job.advance(rows, choices.by_ref().take(wanted));
-            job.span.in_scope(|| trace!(rows, wanted, "advanced"));
-            if job.is_finished() {
-                self.end(job, Ok(()));
+        for (((job, rows, _), outcome), all) in jobs.into_iter().zip(outcomes).zip(all_due) {
+            job.span.in_scope(|| trace!(rows, "advanced"));
+            if outcome.is_err() || job.is_finished() {
+                self.end(job, outcome);
             } else if all {
                 served.push(job);
             } else {
@@ -248,19 +265,6 @@ impl Executor {
             }
         }
     }
-}
-
-/// Chooses a token from each row, padding left out.
-fn choose(logits: &Logits, wanted: &[(Sampler, u64)], tokenizer_size: usize) -> Vec<Choice> {
-    let rows: Vec<&[f32]> = logits.rows().collect();
-    // In parallel: a row of a large vocabulary takes about a millisecond.
-    rows.into_par_iter()
-        .zip(wanted)
-        .map(|(row, (sampler, position))| {
-            let known = &row[..tokenizer_size.min(row.len())];
-            sampler.choose(known, *position)
-        })
-        .collect()
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {

@@ -1,17 +1,18 @@
 //! What is chosen does not depend on how the work is cut and batched.
 
 use crate::support::{
-    Order, begin, engine, greedy, options, prompt, reference, sampler, steered, within,
+    Order, begin, engine, greedy, open, open_adjusted, options, prompt, reference,
+    reference_adjusted, sampler, steered, within,
 };
 use engine::EngineOptions;
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use speculation::TokenId;
+use speculation::{AdjustmentOptions, TokenId};
 
 #[tokio::test]
 async fn each_row_is_chosen_at_its_own_position() {
     let engine = engine(options());
     let sampler = sampler(1.0, 77);
-    let mut sequence = engine.open(sampler).unwrap();
+    let mut sequence = open(&engine, sampler).unwrap();
     let tokens = prompt(1, 40);
     let choices = within(sequence.score(0, tokens.clone(), 40)).await.unwrap();
     assert_eq!(choices, reference(sampler, &tokens, 40));
@@ -26,7 +27,7 @@ async fn a_prompt_in_pieces_gives_what_it_gives_whole() {
             ..options()
         });
         steering.let_go();
-        let mut sequence = engine.open(greedy()).unwrap();
+        let mut sequence = open(&engine, greedy()).unwrap();
         let tokens = prompt(2, 150);
         let choices = within(sequence.score(0, tokens.clone(), 20)).await.unwrap();
         assert_eq!(choices, reference(greedy(), &tokens, 20));
@@ -42,7 +43,7 @@ async fn a_prompt_in_pieces_gives_what_it_gives_whole() {
 #[tokio::test]
 async fn a_prefill_chooses_nothing() {
     let engine = engine(options());
-    let mut sequence = engine.open(greedy()).unwrap();
+    let mut sequence = open(&engine, greedy()).unwrap();
     let tokens = prompt(3, 100);
     let none = within(sequence.score(0, tokens.clone(), 0)).await.unwrap();
     assert_eq!(none, []);
@@ -53,7 +54,7 @@ async fn a_prefill_chooses_nothing() {
 async fn decoding_on_its_own_is_scoring_again_and_again() {
     let engine = engine(options());
     let sampler = sampler(0.8, 5);
-    let mut sequence = engine.open(sampler).unwrap();
+    let mut sequence = open(&engine, sampler).unwrap();
     let mut tokens = prompt(4, 10);
     let choices = within(sequence.generate(0, tokens.clone(), 25))
         .await
@@ -70,7 +71,7 @@ async fn decoding_on_its_own_is_scoring_again_and_again() {
 async fn what_is_asked_for_under_a_hold_is_computed_together() {
     let (engine, mut steering) = steered(options());
     steering.let_go();
-    let mut sequences: Vec<_> = (0..8).map(|_| engine.open(greedy()).unwrap()).collect();
+    let mut sequences: Vec<_> = (0..8).map(|_| open(&engine, greedy()).unwrap()).collect();
     // Often, since an engine that is not held might be slow enough to take all calls by luck.
     for length in 0..300 {
         let mut calls = Vec::new();
@@ -89,7 +90,7 @@ async fn what_is_asked_for_under_a_hold_is_computed_together() {
 #[tokio::test]
 async fn work_goes_on_after_a_hold_under_which_nothing_was_asked_for() {
     let (engine, mut steering) = steered(options());
-    let mut sequence = engine.open(greedy()).unwrap();
+    let mut sequence = open(&engine, greedy()).unwrap();
     let call = begin(sequence.generate(0, prompt(1, 5), 3)).await;
     assert_eq!(steering.begun().await, [5]);
     let hold = engine.hold();
@@ -104,7 +105,7 @@ async fn sequences_in_one_batch_do_not_touch_each_other() {
     let samplers: Vec<_> = (0..4).map(|key| sampler(1.0, key)).collect();
     let mut sequences: Vec<_> = samplers
         .iter()
-        .map(|&sampler| engine.open(sampler).unwrap())
+        .map(|&sampler| open(&engine, sampler).unwrap())
         .collect();
     let mut calls = Vec::new();
     for (i, sequence) in sequences.iter_mut().enumerate() {
@@ -130,8 +131,8 @@ async fn a_long_prefill_does_not_hold_up_decoding() {
         max_step_tokens: 64,
         ..options()
     });
-    let mut long = engine.open(greedy()).unwrap();
-    let mut short = engine.open(greedy()).unwrap();
+    let mut long = open(&engine, greedy()).unwrap();
+    let mut short = open(&engine, greedy()).unwrap();
     let prefill = begin(long.score(0, prompt(1, 1500), 1)).await;
     assert_eq!(steering.begun().await, [64]);
     let decoding = begin(short.generate(0, prompt(2, 3), 8)).await;
@@ -154,7 +155,7 @@ async fn decoding_sequences_take_turns_where_a_step_cannot_hold_all() {
         max_step_tokens: 2,
         ..options()
     });
-    let mut sequences = [(); 3].map(|()| engine.open(greedy()).unwrap());
+    let mut sequences = [(); 3].map(|()| open(&engine, greedy()).unwrap());
     let mut calls = Vec::new();
     for sequence in &mut sequences {
         calls.push(begin(sequence.generate(0, prompt(1, 1), 8)).await);
@@ -169,7 +170,7 @@ async fn decoding_sequences_take_turns_where_a_step_cannot_hold_all() {
 }
 
 /// Any mix of rollback, scoring and decoding, from several sequences at once, against one forward
-/// over all tokens.
+/// over all tokens. Every other sequence has penalties: what was cut off must not be penalized.
 #[tokio::test]
 async fn random_calls_give_what_a_fresh_sequence_gives() {
     let seed: u64 = rand::random();
@@ -181,7 +182,14 @@ async fn random_calls_give_what_a_fresh_sequence_gives() {
     let mut tasks = tokio::task::JoinSet::new();
     for number in 0..6 {
         let sampler = sampler(0.7, number);
-        let mut sequence = engine.open(sampler).unwrap();
+        let adjustments = AdjustmentOptions {
+            presence_penalty: (number % 2) as f32,
+            frequency_penalty: (number % 2) as f32 / -4.0,
+            penalty_window: 60,
+            prompt_len: 10,
+            ..AdjustmentOptions::default()
+        };
+        let mut sequence = open_adjusted(&engine, sampler, adjustments.clone()).unwrap();
         let mut random = StdRng::seed_from_u64(seed.wrapping_add(number as u64));
         tasks.spawn(async move {
             let mut cached: Vec<TokenId> = Vec::new();
@@ -194,12 +202,14 @@ async fn random_calls_give_what_a_fresh_sequence_gives() {
                 if random.random() {
                     let rows = random.random_range(0..=len);
                     let choices = sequence.score(keep, new, rows).await.unwrap();
-                    assert_eq!(choices, reference(sampler, &cached, rows));
+                    let expected = reference_adjusted(sampler, adjustments.clone(), &cached, rows);
+                    assert_eq!(choices, expected);
                 } else {
                     let count = random.random_range(1..8);
                     let choices = sequence.generate(keep, new, count).await.unwrap();
                     cached.extend(choices[..count - 1].iter().map(|choice| choice.token));
-                    assert_eq!(choices, reference(sampler, &cached, count));
+                    let expected = reference_adjusted(sampler, adjustments.clone(), &cached, count);
+                    assert_eq!(choices, expected);
                 }
                 assert_eq!(sequence.cached_len(), cached.len());
             }
@@ -214,7 +224,7 @@ async fn padding_is_never_chosen() {
         tokenizer_size: 400,
         ..options()
     });
-    let mut sequence = engine.open(sampler(1.0, 1)).unwrap();
+    let mut sequence = open(&engine, sampler(1.0, 1)).unwrap();
     let choices = within(sequence.generate(0, prompt(1, 5), 100))
         .await
         .unwrap();

@@ -1,7 +1,7 @@
 //! Calls that make no sense, callers that go away, models that fail.
 
 use crate::support::{
-    BLOCK, Order, begin, greedy, options, prompt, reference, sampler, steered, within,
+    BLOCK, Order, begin, greedy, open, options, prompt, reference, sampler, steered, within,
 };
 use engine::{Engine, EngineError, EngineOptions, Synthetic};
 
@@ -9,7 +9,7 @@ use engine::{Engine, EngineError, EngineOptions, Synthetic};
 async fn a_call_that_makes_no_sense_is_refused_and_changes_nothing() {
     let (engine, mut steering) = steered(options());
     steering.let_go();
-    let mut sequence = engine.open(greedy()).unwrap();
+    let mut sequence = open(&engine, greedy()).unwrap();
     within(sequence.score(0, prompt(1, 10), 0)).await.unwrap();
     let invalid = |text: &str| Err(EngineError::Invalid(text.to_owned()));
     assert_eq!(
@@ -40,7 +40,7 @@ async fn a_call_that_makes_no_sense_is_refused_and_changes_nothing() {
 async fn a_sequence_may_fill_the_context_and_not_exceed_it() {
     let (engine, mut steering) = steered(options());
     steering.let_go();
-    let mut sequence = engine.open(greedy()).unwrap();
+    let mut sequence = open(&engine, greedy()).unwrap();
     within(sequence.score(0, prompt(1, 2000), 0)).await.unwrap();
     let exceeded = |tokens| {
         Err(EngineError::ContextExceeded {
@@ -72,7 +72,7 @@ fn options_without_which_nothing_runs_are_refused() {
 async fn an_abandoned_call_stops_and_its_sequence_goes_on_from_what_it_kept() {
     let (engine, mut steering) = steered(options());
     let sampler = sampler(1.0, 9);
-    let mut sequence = engine.open(sampler).unwrap();
+    let mut sequence = open(&engine, sampler).unwrap();
     let tokens = prompt(1, 20);
     steering.order(Order::Run);
     let first = sequence.score(0, tokens.clone(), 1);
@@ -101,18 +101,18 @@ async fn any_number_of_abandoned_calls_costs_nothing() {
         max_sequences: 2,
         ..options()
     });
-    let mut busy = engine.open(greedy()).unwrap();
+    let mut busy = open(&engine, greedy()).unwrap();
     let running = begin(busy.score(0, prompt(1, 32), 0)).await;
     assert_eq!(steering.begun().await, [32]);
     // More than the queue holds, while nobody takes from it.
     for i in 0..100 {
-        let mut brief = engine.open(greedy()).unwrap();
+        let mut brief = open(&engine, greedy()).unwrap();
         drop(begin(brief.score(0, prompt(i, 20), 1)).await);
     }
     assert_eq!(engine.active_sequences(), 1);
     steering.let_go();
     within(running).await.unwrap();
-    let mut next = engine.open(greedy()).unwrap();
+    let mut next = open(&engine, greedy()).unwrap();
     within(next.score(0, prompt(2, 32), 0)).await.unwrap();
     assert_eq!(busy.cached_len(), 32, "nobody had to be evicted");
     assert_eq!(steering.begun().await, [32]);
@@ -125,8 +125,8 @@ async fn a_failed_step_fails_its_own_jobs_only() {
         max_step_tokens: 40,
         ..options()
     });
-    let mut first = engine.open(greedy()).unwrap();
-    let mut second = engine.open(greedy()).unwrap();
+    let mut first = open(&engine, greedy()).unwrap();
+    let mut second = open(&engine, greedy()).unwrap();
     steering.order(Order::Run);
     within(first.score(0, prompt(1, 8), 0)).await.unwrap();
     steering.begun().await;
@@ -151,8 +151,8 @@ async fn a_failed_step_fails_its_own_jobs_only() {
 #[tokio::test]
 async fn a_panic_of_the_model_stops_the_engine_for_all() {
     let (engine, mut steering) = steered(options());
-    let mut first = engine.open(greedy()).unwrap();
-    let mut second = engine.open(greedy()).unwrap();
+    let mut first = open(&engine, greedy()).unwrap();
+    let mut second = open(&engine, greedy()).unwrap();
     let computed = begin(first.score(0, prompt(1, 8), 1)).await;
     steering.begun().await;
     let queued = begin(second.score(0, prompt(2, 8), 1)).await;
@@ -161,7 +161,7 @@ async fn a_panic_of_the_model_stops_the_engine_for_all() {
     assert_eq!(within(queued).await, Err(EngineError::Stopped));
     let later = within(first.score(0, prompt(1, 8), 1)).await;
     assert_eq!(later, Err(EngineError::Stopped));
-    assert_eq!(engine.open(greedy()).unwrap_err(), EngineError::Stopped);
+    assert_eq!(open(&engine, greedy()).unwrap_err(), EngineError::Stopped);
     steering.dropped().await;
 }
 
@@ -170,7 +170,7 @@ async fn the_thread_ends_with_the_last_handle() {
     let (engine, mut steering) = steered(options());
     steering.let_go();
     let clone = engine.clone();
-    let mut sequence = engine.open(greedy()).unwrap();
+    let mut sequence = open(&engine, greedy()).unwrap();
     drop((engine, clone));
     within(sequence.score(0, prompt(1, 8), 1)).await.unwrap();
     drop(sequence);
@@ -181,7 +181,7 @@ async fn the_thread_ends_with_the_last_handle() {
 async fn the_thread_ends_though_a_call_was_under_way() {
     let (engine, mut steering) = steered(options());
     {
-        let mut sequence = engine.open(greedy()).unwrap();
+        let mut sequence = open(&engine, greedy()).unwrap();
         let _abandoned = begin(sequence.generate(0, prompt(1, 8), 1000)).await;
         steering.begun().await;
     }

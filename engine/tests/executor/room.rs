@@ -1,6 +1,6 @@
 //! Who gets a place and room in the cache.
 
-use crate::support::{BLOCK, Order, begin, greedy, options, prompt, steered, within};
+use crate::support::{BLOCK, Order, begin, greedy, open, options, prompt, steered, within};
 use engine::{EngineError, EngineOptions};
 
 fn blocks(count: usize) -> EngineOptions {
@@ -16,26 +16,26 @@ async fn the_limit_of_sequences_holds_and_a_dropped_one_frees_its_place_at_once(
         max_sequences: 2,
         ..options()
     });
-    let first = engine.open(greedy()).unwrap();
-    let _second = engine.open(greedy()).unwrap();
+    let first = open(&engine, greedy()).unwrap();
+    let _second = open(&engine, greedy()).unwrap();
     assert_eq!(engine.active_sequences(), 2);
-    let refused = engine.open(greedy()).unwrap_err();
+    let refused = open(&engine, greedy()).unwrap_err();
     assert_eq!(refused, EngineError::Overloaded { max: 2 });
     drop(first);
     assert_eq!(engine.active_sequences(), 1);
-    engine.open(greedy()).unwrap();
+    open(&engine, greedy()).unwrap();
 }
 
 #[tokio::test]
 async fn a_dropped_sequence_gives_its_cache_back() {
     let (engine, mut steering) = steered(blocks(4));
     steering.let_go();
-    let mut idle = engine.open(greedy()).unwrap();
+    let mut idle = open(&engine, greedy()).unwrap();
     within(idle.score(0, prompt(1, 32), 0)).await.unwrap();
-    let mut dropped = engine.open(greedy()).unwrap();
+    let mut dropped = open(&engine, greedy()).unwrap();
     within(dropped.score(0, prompt(2, 96), 0)).await.unwrap();
     drop(dropped);
-    let mut next = engine.open(greedy()).unwrap();
+    let mut next = open(&engine, greedy()).unwrap();
     within(next.score(0, prompt(3, 96), 0)).await.unwrap();
     // Were the dropped one still there, the idle one would have had to go first, being older.
     assert_eq!(idle.cached_len(), 32);
@@ -45,12 +45,12 @@ async fn a_dropped_sequence_gives_its_cache_back() {
 async fn the_least_recently_used_idle_sequence_is_evicted() {
     let (engine, mut steering) = steered(blocks(4));
     steering.let_go();
-    let mut older = engine.open(greedy()).unwrap();
-    let mut newer = engine.open(greedy()).unwrap();
+    let mut older = open(&engine, greedy()).unwrap();
+    let mut newer = open(&engine, greedy()).unwrap();
     within(older.score(0, prompt(1, 32), 0)).await.unwrap();
     within(newer.score(0, prompt(2, 32), 0)).await.unwrap();
     within(older.score(31, prompt(3, 1), 0)).await.unwrap();
-    let mut hungry = engine.open(greedy()).unwrap();
+    let mut hungry = open(&engine, greedy()).unwrap();
     within(hungry.score(0, prompt(4, 96), 0)).await.unwrap();
 
     assert_eq!(newer.cached_len(), 0);
@@ -66,9 +66,9 @@ async fn the_least_recently_used_idle_sequence_is_evicted() {
 async fn what_can_never_fit_is_refused_and_evicts_nobody() {
     let (engine, mut steering) = steered(blocks(4));
     steering.let_go();
-    let mut idle = engine.open(greedy()).unwrap();
+    let mut idle = open(&engine, greedy()).unwrap();
     within(idle.score(0, prompt(1, 32), 0)).await.unwrap();
-    let mut huge = engine.open(greedy()).unwrap();
+    let mut huge = open(&engine, greedy()).unwrap();
     let refused = within(huge.generate(0, prompt(2, 128), 2)).await;
     let full = EngineError::CacheFull {
         tokens: 129,
@@ -81,8 +81,8 @@ async fn what_can_never_fit_is_refused_and_evicts_nobody() {
 #[tokio::test]
 async fn a_job_waits_for_room_that_running_ones_hold() {
     let (engine, mut steering) = steered(blocks(4));
-    let mut first = engine.open(greedy()).unwrap();
-    let mut second = engine.open(greedy()).unwrap();
+    let mut first = open(&engine, greedy()).unwrap();
+    let mut second = open(&engine, greedy()).unwrap();
     let running = begin(first.score(0, prompt(1, 96), 0)).await;
     assert_eq!(steering.begun().await, [96]);
     let waiting = begin(second.score(0, prompt(2, 64), 1)).await;
@@ -99,9 +99,9 @@ async fn a_short_job_passes_one_that_waits_for_room() {
         max_step_tokens: 32,
         ..blocks(4)
     });
-    let mut first = engine.open(greedy()).unwrap();
-    let mut second = engine.open(greedy()).unwrap();
-    let mut third = engine.open(greedy()).unwrap();
+    let mut first = open(&engine, greedy()).unwrap();
+    let mut second = open(&engine, greedy()).unwrap();
+    let mut third = open(&engine, greedy()).unwrap();
     let running = begin(first.score(0, prompt(1, 96), 0)).await;
     assert_eq!(steering.begun().await, [32]);
     let waiting = begin(second.score(0, prompt(2, 64), 0)).await;
@@ -117,9 +117,9 @@ async fn a_short_job_passes_one_that_waits_for_room() {
 #[tokio::test]
 async fn jobs_that_wait_for_each_other_do_not_hang() {
     let (engine, mut steering) = steered(blocks(5));
-    let mut other = engine.open(greedy()).unwrap();
-    let mut first = engine.open(greedy()).unwrap();
-    let mut second = engine.open(greedy()).unwrap();
+    let mut other = open(&engine, greedy()).unwrap();
+    let mut first = open(&engine, greedy()).unwrap();
+    let mut second = open(&engine, greedy()).unwrap();
     for sequence in [&mut first, &mut second] {
         steering.order(Order::Run);
         within(sequence.score(0, prompt(1, 64), 0)).await.unwrap();

@@ -1,11 +1,20 @@
 //! A model that the test steers, and a plain reference to compare with.
 
 use engine::{
-    Engine, EngineError, EngineOptions, Input, KvLayout, KvPool, Logits, Model, ModelShape,
-    Synthetic,
+    Engine, EngineError, EngineOptions, Input, KvLayout, KvPool, Logits, Model, ModelShape, Reader,
+    Row, Sequence, Synthetic,
 };
-use speculation::{Choice, NoiseKey, Sampler, Sampling, SamplingOptions, TokenId};
-use std::{future::Future, pin::Pin, sync::mpsc as blocking, task::Poll, time::Duration};
+use speculation::{
+    AdjustmentOptions, Adjustments, Choice, NoiseKey, Prefix, Sampler, Sampling, SamplingOptions,
+    TokenId,
+};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, mpsc as blocking},
+    task::Poll,
+    time::Duration,
+};
 use tokio::sync::{mpsc, oneshot};
 
 pub(crate) const VOCAB: usize = 512;
@@ -131,6 +140,79 @@ fn synthetic() -> Synthetic {
     Synthetic::new("context=2048".parse().expect("a description"))
 }
 
+/// A sequence whose tokens a sampler chooses.
+#[derive(Debug)]
+pub(crate) struct Chooser {
+    sequence: Sequence,
+    sampler: Sampler,
+}
+
+/// Notes what a sampler chooses at each row.
+#[derive(Debug)]
+struct Choices {
+    sampler: Sampler,
+    choices: Vec<Choice>,
+}
+
+impl Reader for Choices {
+    fn read(&mut self, mut row: Row<'_>) -> Result<Option<TokenId>, EngineError> {
+        let choice = self.sampler.choose(&row.processed()?, row.position());
+        self.choices.push(choice);
+        Ok(Some(choice.token))
+    }
+}
+
+impl Chooser {
+    pub(crate) async fn score(
+        &mut self,
+        keep: usize,
+        tokens: Vec<TokenId>,
+        rows: usize,
+    ) -> Result<Vec<Choice>, EngineError> {
+        let reader = self.reader();
+        let read = self.sequence.read(keep, tokens, rows, reader).await?;
+        Ok(read.choices)
+    }
+
+    pub(crate) async fn generate(
+        &mut self,
+        keep: usize,
+        tokens: Vec<TokenId>,
+        count: usize,
+    ) -> Result<Vec<Choice>, EngineError> {
+        let reader = self.reader();
+        let read = self.sequence.decode(keep, tokens, count, reader).await?;
+        Ok(read.choices)
+    }
+
+    pub(crate) fn cached_len(&self) -> usize {
+        self.sequence.cached_len()
+    }
+
+    fn reader(&self) -> Choices {
+        Choices {
+            sampler: self.sampler,
+            choices: Vec::new(),
+        }
+    }
+}
+
+/// Opens a sequence whose tokens `sampler` chooses, from the model's own logits.
+pub(crate) fn open(engine: &Engine, sampler: Sampler) -> Result<Chooser, EngineError> {
+    open_adjusted(engine, sampler, AdjustmentOptions::default())
+}
+
+/// Opens a sequence whose tokens `sampler` chooses from adjusted logits.
+pub(crate) fn open_adjusted(
+    engine: &Engine,
+    sampler: Sampler,
+    adjustments: AdjustmentOptions,
+) -> Result<Chooser, EngineError> {
+    let adjustments = Adjustments::new(adjustments).expect("in range");
+    let sequence = engine.open(Prefix::new(Arc::new(adjustments), None))?;
+    Ok(Chooser { sequence, sampler })
+}
+
 pub(crate) fn sampler(temperature: f32, key: u128) -> Sampler {
     let options = SamplingOptions {
         temperature,
@@ -156,6 +238,17 @@ pub(crate) fn prompt(seed: usize, len: usize) -> Vec<TokenId> {
 /// What `sampler` chooses after each of the last `rows` of `tokens`: one forward over all of them
 /// in a cache of its own.
 pub(crate) fn reference(sampler: Sampler, tokens: &[TokenId], rows: usize) -> Vec<Choice> {
+    reference_adjusted(sampler, AdjustmentOptions::default(), tokens, rows)
+}
+
+/// As [`reference`], from logits that are adjusted to the tokens before each row.
+pub(crate) fn reference_adjusted(
+    sampler: Sampler,
+    adjustments: AdjustmentOptions,
+    tokens: &[TokenId],
+    rows: usize,
+) -> Vec<Choice> {
+    let adjustments = Adjustments::new(adjustments).expect("in range");
     let mut model = synthetic();
     let mut cache = KvPool::new(model.shape().kv, 0).lease();
     let input = Input {
@@ -167,8 +260,12 @@ pub(crate) fn reference(sampler: Sampler, tokens: &[TokenId], rows: usize) -> Ve
     let first = tokens.len() - rows + 1;
     logits
         .rows()
-        .zip(first as u64..)
-        .map(|(row, position)| sampler.choose(row, position))
+        .zip(first..)
+        .map(|(row, position)| {
+            let mut row = row.to_vec();
+            adjustments.apply(&tokens[..position], &mut row);
+            sampler.choose(&row, position as u64)
+        })
         .collect()
 }
 

@@ -4,7 +4,7 @@ use crate::reference::sampling;
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use speculation::{NoiseKey, Sampler, TokenId, common_prefix, verify};
+use speculation::{NoiseKey, Rule, Sampler, TokenId, Verdict, Verifier, common_prefix};
 
 const VOCABULARY: usize = 12;
 
@@ -39,6 +39,22 @@ fn decode(
     text.split_off(start)
 }
 
+/// What `rule` makes of a `draft` after `text`. Deterministic drafts: they need no laws.
+fn verify(
+    rule: Rule,
+    sampler: &Sampler,
+    text: &[TokenId],
+    draft: &[TokenId],
+    row: impl Fn(&[TokenId]) -> Vec<f32>,
+) -> Verdict {
+    let base = text.len() as u64;
+    let mut verifier = Verifier::new(rule, *sampler, base, draft.to_vec(), Vec::new());
+    for length in 0..=draft.len() {
+        verifier.read(&row(&[text, &draft[..length]].concat()));
+    }
+    verifier.verdict().expect("all rows were read")
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -57,13 +73,9 @@ proptest! {
         let mut text = vec![1, 2, 3];
         for k in lengths {
             let draft = decode(&sampler, &text, k, seed.wrapping_add(1), bias);
-            let choices: Vec<_> = (0..=k)
-                .map(|row| {
-                    let prefix = [&text[..], &draft[..row]].concat();
-                    sampler.choose(&logits(&prefix, seed, bias), prefix.len() as u64).token
-                })
-                .collect();
-            let verdict = verify(&draft, &choices);
+            let row = |text: &[TokenId]| logits(text, seed, bias);
+            let verdict = verify(Rule::Coupled, &sampler, &text, &draft, row);
+            prop_assert_ne!(draft.get(verdict.accepted), Some(&verdict.next));
             text.extend(&draft[..verdict.accepted]);
             text.push(verdict.next);
         }
@@ -78,27 +90,38 @@ proptest! {
             key: NoiseKey::from_seed(seed),
         };
         let choices = decode(&sampler, &[1], k + 1, seed, 1.0);
-        let verdict = verify(&choices[..k], &choices);
+        let row = |text: &[TokenId]| logits(text, seed, 1.0);
+        let verdict = verify(Rule::Coupled, &sampler, &[1], &choices[..k], row);
         prop_assert_eq!((verdict.accepted, verdict.next), (k, choices[k]));
     }
 
     #[test]
-    fn a_verdict_commits_the_targets_choices_up_to_the_first_difference(
-        draft in prop::collection::vec(0_u32..3, 0..8),
-        choices in prop::collection::vec(0_u32..3, 9),
+    fn at_temperature_0_every_rule_writes_the_greedy_text(
+        seed: u64,
+        k in 0_usize..6,
+        bias in 0.0_f32..1.0,
     ) {
-        let choices = &choices[..=draft.len()];
-        let verdict = verify(&draft, choices);
-        prop_assert_eq!(&draft[..verdict.accepted], &choices[..verdict.accepted]);
-        prop_assert_eq!(verdict.next, choices[verdict.accepted]);
-        prop_assert_ne!(draft.get(verdict.accepted), Some(&verdict.next));
-        prop_assert_eq!(verdict.accepted, common_prefix(&draft, choices));
-        prop_assert_eq!(verdict.accepted, common_prefix(choices, &draft));
+        let sampler = Sampler {
+            sampling: sampling(0.0, 0, 1.0, 0.0),
+            key: NoiseKey::from_seed(seed),
+        };
+        let draft = decode(&sampler, &[1], k, seed.wrapping_add(1), bias);
+        let greedy = decode(&sampler, &[1], k + 1, seed, bias);
+        let accepted = common_prefix(&draft, &greedy);
+        for rule in [Rule::Coupled, Rule::Token, Rule::Block] {
+            let verdict = verify(rule, &sampler, &[1], &draft, |text| logits(text, seed, bias));
+            prop_assert_eq!((verdict.accepted, verdict.next), (accepted, greedy[accepted]));
+        }
     }
-}
 
-#[test]
-#[should_panic(expected = "one choice per row")]
-fn a_verdict_without_a_choice_for_every_row_is_refused() {
-    verify(&[1, 2], &[1, 2]);
+    #[test]
+    fn a_common_prefix_ends_at_the_first_difference(
+        a in prop::collection::vec(0_u32..3, 0..8),
+        b in prop::collection::vec(0_u32..3, 0..8),
+    ) {
+        let length = common_prefix(&a, &b);
+        prop_assert_eq!(&a[..length], &b[..length]);
+        prop_assert!(a.get(length).is_none() || a.get(length) != b.get(length));
+        prop_assert_eq!(common_prefix(&b, &a), length);
+    }
 }

@@ -12,12 +12,13 @@ pub(crate) fn sampling(temperature: f32, top_k: u32, top_p: f32, min_p: f32) -> 
         top_k,
         top_p,
         min_p,
+        ..SamplingOptions::default()
     })
     .expect("valid parameters")
 }
 
-/// The law by the book: sort everything, then cut.
-pub(crate) fn law(logits: &[f32], sampling: &Sampling) -> Vec<(TokenId, f64)> {
+/// The law by the book: sort everything, then cut. None where rounding decides what is typical.
+pub(crate) fn law(logits: &[f32], sampling: &Sampling) -> Option<Vec<(TokenId, f64)>> {
     let options = sampling.options();
     let mut row: Vec<(TokenId, f32)> = (0..).zip(logits.iter().map(|l| l.min(f32::MAX))).collect();
     for (entry, logit) in row.iter_mut().zip(logits) {
@@ -27,13 +28,13 @@ pub(crate) fn law(logits: &[f32], sampling: &Sampling) -> Vec<(TokenId, f64)> {
     }
     row.sort_by(|a, b| b.1.partial_cmp(&a.1).expect("numbers"));
     let Some(&(most_likely, peak)) = row.first() else {
-        return vec![(0, 1.0)];
+        return Some(vec![(0, 1.0)]);
     };
     if peak == f32::NEG_INFINITY {
-        return vec![(0, 1.0)];
+        return Some(vec![(0, 1.0)]);
     }
     if sampling.is_greedy() {
-        return vec![(most_likely, 1.0)];
+        return Some(vec![(most_likely, 1.0)]);
     }
     let temperature = f64::from(options.temperature);
     let score = |logit: f32| (f64::from(logit) - f64::from(peak)) / temperature;
@@ -55,9 +56,48 @@ pub(crate) fn law(logits: &[f32], sampling: &Sampling) -> Vec<(TokenId, f64)> {
         });
     }
     row.retain(|entry| entry.1 >= f64::from(options.min_p));
+    if options.typical_p < 1.0 {
+        row = typical(logits, row, f64::from(options.typical_p))?;
+    }
     let total = row.iter().map(|entry| entry.1).sum::<f64>();
     row.sort_by_key(|entry| entry.0);
-    row.into_iter().map(|(id, w)| (id, w / total)).collect()
+    Some(row.into_iter().map(|(id, w)| (id, w / total)).collect())
+}
+
+/// The most typical of `row` by the book: by how far the surprise is from the entropy. None where
+/// the last to be kept is so close a call that rounding decides.
+fn typical(
+    logits: &[f32],
+    mut row: Vec<(TokenId, f64)>,
+    typical_p: f64,
+) -> Option<Vec<(TokenId, f64)>> {
+    let total = row.iter().map(|entry| entry.1).sum::<f64>();
+    let surprise = |weight: f64| -(weight / total).ln();
+    let entropy: f64 = row.iter().map(|(_, w)| w / total * surprise(*w)).sum();
+    let distance = |entry: &(TokenId, f64)| (surprise(entry.1) - entropy).abs();
+    row.sort_by_key(|entry| entry.0);
+    // Stable, so that on a tie the lower id stays first.
+    row.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
+    let (mut kept, mut mass) = (0, 0.0);
+    while kept < row.len() && mass < typical_p * total {
+        let close = |mass: f64| (mass / total - typical_p).abs() < 1e-9;
+        mass += row[kept].1;
+        kept += 1;
+        if close(mass) {
+            return None;
+        }
+    }
+    // Those that are as far off as the last one are alike, or none of them is left out.
+    let edge = distance(&row[kept - 1]);
+    let tied = |entry: &&(TokenId, f64)| (distance(entry) - edge).abs() < 1e-9;
+    let logit = |entry: &(TokenId, f64)| logits[entry.0 as usize].min(f32::MAX);
+    let mut all = row.iter().filter(tied).map(logit);
+    let first = all.next();
+    if row.get(kept).as_ref().is_some_and(tied) && all.any(|other| Some(other) != first) {
+        return None;
+    }
+    row.truncate(kept);
+    Some(row)
 }
 
 /// The perturbed scores of a law's ids, the best first and the lowest id first on a tie.
@@ -84,8 +124,18 @@ pub(crate) fn any_sampling() -> impl Strategy<Value = Sampling> {
         prop_oneof![Just(0), 1_u32..20, 1_u32..6000],
         prop_oneof![2 => Just(1.0), 2 => 0.01_f32..1.0, 1 => Just(0.999_999_9), 1 => Just(1e-45)],
         prop_oneof![2 => Just(0.0), 2 => 0.001_f32..0.5, 1 => Just(1.0), 1 => Just(1e-45)],
+        prop_oneof![4 => Just(1.0), 2 => 0.01_f32..1.0, 1 => Just(0.999_999_9), 1 => Just(1e-45)],
     )
-        .prop_map(|(temperature, top_k, top_p, min_p)| sampling(temperature, top_k, top_p, min_p))
+        .prop_map(|(temperature, top_k, top_p, min_p, typical_p)| {
+            let options = SamplingOptions {
+                temperature,
+                top_k,
+                top_p,
+                min_p,
+                typical_p,
+            };
+            Sampling::new(options).expect("valid parameters")
+        })
 }
 
 /// Rows as a model makes them: a bell, a few favourites, and any length.

@@ -5,24 +5,25 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use speculation::{Law, NoiseKey, Sampler, Sampling, TokenId};
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// The quantile of the standard normal law that one draw in ten thousand exceeds.
 const Z: f64 = 3.719;
 
 /// The value that a chi-square variable exceeds once in ten thousand times (Wilson and Hilferty,
 /// 1931).
-fn chi_square_critical(degrees: f64) -> f64 {
+pub(crate) fn chi_square_critical(degrees: f64) -> f64 {
     let ninth = 2.0 / (9.0 * degrees);
     degrees * (1.0 - ninth + Z * ninth.sqrt()).powi(3)
 }
 
-/// The G statistic of `counts` under `law`, and its degrees of freedom. Ids that are expected fewer
-/// than ten times are counted together.
-fn g_test(law: &Law, counts: &HashMap<TokenId, u32>) -> (f64, f64) {
+/// The G statistic of `counts` under `law`, and its degrees of freedom. Outcomes that are expected
+/// fewer than ten times are counted together.
+pub(crate) fn g_test<T: Eq + Hash>(law: &[(T, f64)], counts: &HashMap<T, u32>) -> (f64, f64) {
     let draws = f64::from(counts.values().sum::<u32>());
     let (mut rare, mut cells) = ((0.0, 0.0), Vec::new());
-    for &(id, p) in law.entries() {
-        let cell = (p * draws, f64::from(*counts.get(&id).unwrap_or(&0)));
+    for (outcome, p) in law {
+        let cell = (p * draws, f64::from(*counts.get(outcome).unwrap_or(&0)));
         if cell.0 < 10.0 {
             rare = (rare.0 + cell.0, rare.1 + cell.1);
         } else {
@@ -77,9 +78,9 @@ fn choices_follow_the_law() {
         for positions in [true, false] {
             let counts = count(logits, sampling, positions);
             assert!(counts.keys().all(|id| law.probability(*id) > 0.0));
-            let (g, degrees) = g_test(&law, &counts);
+            let (g, degrees) = g_test(law.entries(), &counts);
             let critical = chi_square_critical(degrees);
-            println!("{name}, over positions: {positions}: G {g:.1} of {critical:.1}");
+            eprintln!("{name}, over positions: {positions}: G {g:.1} of {critical:.1}");
             assert!(g < critical, "{name}: G {g} over {critical}");
         }
     }
@@ -89,7 +90,8 @@ fn choices_follow_the_law() {
 fn the_test_of_choices_has_teeth() {
     let logits = row(1, 30, 3.0);
     let counts = count(&logits, sampling(1.0, 0, 1.0, 0.0), true);
-    let (g, degrees) = g_test(&Law::new(&logits, &sampling(1.05, 0, 1.0, 0.0)), &counts);
+    let other = Law::new(&logits, &sampling(1.05, 0, 1.0, 0.0));
+    let (g, degrees) = g_test(other.entries(), &counts);
     assert!(g > chi_square_critical(degrees), "G {g}");
 }
 
@@ -153,7 +155,7 @@ fn a_draft_matches_as_often_as_the_coupling_promises() {
         let expected = coupled_match(&p, &q, 25);
         let error = Z * (expected * (1.0 - expected) / draws as f64).sqrt();
         let bound = (1.0 - variation) / (1.0 + variation);
-        println!("seed {seed}: rate {rate:.4}, expected {expected:.4}, bound {bound:.4}");
+        eprintln!("seed {seed}: rate {rate:.4}, expected {expected:.4}, bound {bound:.4}");
         assert!((rate - expected).abs() < error);
         assert!(rate > bound - error);
     }

@@ -53,7 +53,7 @@ async fn a_desync_closes_that_sequence_alone() {
     let worker = Worker::start("synthetic", &[]).await;
     let mut stream = worker.stream().await;
     for sequence in [1, 2] {
-        stream.open(open(sequence, 1, PROMPT, greedy())).await;
+        stream.open(open(sequence, 1, PROMPT, &greedy())).await;
     }
     stream
         .send_verify(vec![item(1, 1, BASE + 1, &[]), item(2, 1, BASE, &[])])
@@ -74,10 +74,10 @@ async fn a_desync_closes_that_sequence_alone() {
 async fn what_belongs_to_an_older_epoch_is_dropped() {
     let worker = Worker::start("synthetic", &[]).await;
     let mut stream = worker.stream().await;
-    stream.open(open(1, 2, PROMPT, greedy())).await;
+    stream.open(open(1, 2, PROMPT, &greedy())).await;
     for epoch in [1, 2] {
         stream
-            .send(Command::Open(open(1, epoch, &[5], greedy())))
+            .send(Command::Open(open(1, epoch, &[5], &greedy())))
             .await;
     }
     let stale = vec![item(1, 1, BASE, &[]), item(8, 1, BASE, &[])];
@@ -95,28 +95,30 @@ async fn what_belongs_to_an_older_epoch_is_dropped() {
 async fn wrong_fields_close_with_the_field_named() {
     let worker = Worker::start("synthetic", &["--max-draft-tokens", "4"]).await;
     let mut stream = worker.stream().await;
-    let empty = open(1, 1, &[], greedy());
-    let foreign = open(2, 1, &[1, 512], greedy());
-    let mut keyless = open(3, 1, PROMPT, greedy());
+    let empty = open(1, 1, &[], &greedy());
+    let foreign = open(2, 1, &[1, 512], &greedy());
+    let mut keyless = greedy();
     keyless.key = None;
-    let mut cold = open(4, 1, PROMPT, greedy());
-    cold.sampling.as_mut().expect("set").temperature = Some(-1.0);
+    let keyless = open(3, 1, PROMPT, &keyless);
+    let mut cold = greedy();
+    cold.sampling.get_or_insert_default().temperature = Some(-1.0);
+    let cold = open(4, 1, PROMPT, &cold);
     for (open, field) in [
         (empty, "token_ids"),
         (foreign, "token_ids[1]"),
-        (keyless, "key"),
-        (cold, "sampling.temperature"),
+        (keyless, "decoding.key"),
+        (cold, "decoding.sampling.temperature"),
     ] {
         stream.send(Command::Open(open)).await;
         let closed = stream.closed().await;
         assert_eq!(closed.reason(), CloseReason::Invalid);
         assert!(closed.detail.starts_with(field), "{closed:?}");
     }
-    stream.open(open(5, 1, PROMPT, greedy())).await;
+    stream.open(open(5, 1, PROMPT, &greedy())).await;
     stream.send_verify(vec![item(5, 1, BASE, &[1; 5])]).await;
     assert!(stream.closed().await.detail.starts_with("draft_ids"));
     assert!(stream.verdicts().await.items.is_empty());
-    stream.open(open(6, 1, PROMPT, greedy())).await;
+    stream.open(open(6, 1, PROMPT, &greedy())).await;
     stream
         .send_verify(vec![item(6, 1, BASE, &[]), item(6, 1, BASE, &[])])
         .await;
@@ -129,15 +131,15 @@ async fn a_full_worker_refuses_and_a_freed_place_is_taken() {
     let worker = Worker::start("synthetic", &["--max-sequences", "2"]).await;
     let mut stream = worker.stream().await;
     for sequence in [1, 2] {
-        stream.open(open(sequence, 1, PROMPT, greedy())).await;
+        stream.open(open(sequence, 1, PROMPT, &greedy())).await;
     }
     stream
-        .send(Command::Open(open(3, 1, PROMPT, greedy())))
+        .send(Command::Open(open(3, 1, PROMPT, &greedy())))
         .await;
     assert_eq!(stream.closed().await.reason(), CloseReason::Overloaded);
     stream.close(1).await;
     assert_eq!(stream.closed().await.reason(), CloseReason::Requested);
-    stream.open(open(3, 2, PROMPT, greedy())).await;
+    stream.open(open(3, 2, PROMPT, &greedy())).await;
     assert_eq!(
         stream.verify(vec![item(2, 1, BASE, &[])]).await.items.len(),
         1
@@ -149,9 +151,9 @@ async fn a_busy_sequence_makes_room_for_its_own_next_epoch() {
     let worker = Worker::start("synthetic:base_ms=30", &["--max-sequences", "1"]).await;
     let mut stream = worker.stream().await;
     stream
-        .send(Command::Open(open(1, 1, &[1; 4000], greedy())))
+        .send(Command::Open(open(1, 1, &[1; 4000], &greedy())))
         .await;
-    let opened = stream.open(open(1, 2, PROMPT, greedy())).await;
+    let opened = stream.open(open(1, 2, PROMPT, &greedy())).await;
     assert_eq!(opened.epoch, 2);
 }
 
@@ -161,12 +163,12 @@ async fn a_close_ends_the_work_that_runs() {
     let mut stream = worker.stream().await;
     // 250 steps of 30 ms: longer than this test's patience for anything else would allow.
     stream
-        .send(Command::Open(open(1, 1, &[1; 4000], greedy())))
+        .send(Command::Open(open(1, 1, &[1; 4000], &greedy())))
         .await;
     stream.close(1).await;
     assert_eq!(stream.closed().await.reason(), CloseReason::Requested);
     until_active(&mut stream, 0).await;
-    stream.open(open(2, 1, PROMPT, greedy())).await;
+    stream.open(open(2, 1, PROMPT, &greedy())).await;
     until_active(&mut stream, 1).await;
 }
 
@@ -174,10 +176,10 @@ async fn a_close_ends_the_work_that_runs() {
 async fn the_end_of_a_stream_frees_all_of_its_sequences() {
     let worker = Worker::start("synthetic:base_ms=5", &[]).await;
     let mut stays = worker.stream().await;
-    stays.open(open(1, 1, PROMPT, greedy())).await;
+    stays.open(open(1, 1, PROMPT, &greedy())).await;
     let mut goes = worker.stream().await;
     for sequence in 1..=5 {
-        goes.open(open(sequence, 1, PROMPT, greedy())).await;
+        goes.open(open(sequence, 1, PROMPT, &greedy())).await;
     }
     until_active(&mut stays, 6).await;
     // In the middle of work.
@@ -195,7 +197,7 @@ async fn the_end_of_a_stream_frees_all_of_its_sequences() {
 async fn a_coordinator_that_stops_sending_gets_what_it_asked_for() {
     let worker = Worker::start("synthetic:base_ms=5", &[]).await;
     let mut stream = worker.stream().await;
-    stream.open(open(1, 1, PROMPT, greedy())).await;
+    stream.open(open(1, 1, PROMPT, &greedy())).await;
     stream.send_verify(vec![item(1, 1, BASE, &[1, 2])]).await;
     let (unused, _) = tokio::sync::mpsc::channel(1);
     drop(std::mem::replace(&mut stream.commands, unused));
@@ -207,7 +209,7 @@ async fn a_coordinator_that_stops_sending_gets_what_it_asked_for() {
 async fn shutdown_lets_open_sequences_end_and_takes_no_new_ones() {
     let mut worker = Worker::start("synthetic", &[]).await;
     let mut stream = worker.stream().await;
-    stream.open(open(1, 1, PROMPT, greedy())).await;
+    stream.open(open(1, 1, PROMPT, &greedy())).await;
     worker.shutdown.cancel();
     assert_eq!(
         stream.verify(vec![item(1, 1, BASE, &[])]).await.items.len(),
@@ -216,7 +218,7 @@ async fn shutdown_lets_open_sequences_end_and_takes_no_new_ones() {
     loop {
         // Whether the shutdown or this command is seen first is open.
         stream
-            .send(Command::Open(open(2, 1, PROMPT, greedy())))
+            .send(Command::Open(open(2, 1, PROMPT, &greedy())))
             .await;
         match stream.next().await {
             Event::Closed(closed) => {

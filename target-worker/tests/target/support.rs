@@ -4,8 +4,8 @@ use proto::v1::target_client::TargetClient;
 use proto::v1::target_command::Command;
 use proto::v1::target_event::Event;
 use proto::v1::{
-    Closed, NoiseKey, SamplingParams, TargetClose, TargetCommand, TargetEvent, TargetOpen,
-    TargetOpened, VerdictBatch, VerifyBatch, VerifyItem,
+    Closed, Decoding, NoiseKey, SamplingParams, TargetClose, TargetCommand, TargetEvent,
+    TargetOpen, TargetOpened, VerdictBatch, VerificationRule, VerifyBatch, VerifyItem,
 };
 use service::{CancellationToken, Tasks};
 use std::time::Duration;
@@ -72,11 +72,11 @@ impl Worker {
     pub(crate) async fn plain(
         &self,
         prompt: &[u32],
-        sampling: SamplingParams,
+        decoding: &Decoding,
         count: usize,
     ) -> Vec<u32> {
         let mut stream = self.stream().await;
-        let mut text = vec![stream.open(open(1, 1, prompt, sampling)).await.next_token];
+        let mut text = vec![stream.open(open(1, 1, prompt, decoding)).await.next_token];
         while text.len() < count {
             let batch = stream
                 .verify(vec![item(1, 1, prompt.len() + text.len(), &[])])
@@ -162,33 +162,37 @@ impl Stream {
     }
 }
 
-pub(crate) fn greedy() -> SamplingParams {
-    SamplingParams {
+pub(crate) fn greedy() -> Decoding {
+    decoding(SamplingParams {
         temperature: Some(0.0),
         ..SamplingParams::default()
-    }
+    })
 }
 
-pub(crate) fn warm() -> SamplingParams {
-    SamplingParams {
+pub(crate) fn warm() -> Decoding {
+    decoding(SamplingParams {
         temperature: Some(0.9),
         top_p: Some(0.95),
         ..SamplingParams::default()
+    })
+}
+
+pub(crate) fn decoding(sampling: SamplingParams) -> Decoding {
+    Decoding {
+        sampling: Some(sampling),
+        key: Some(NoiseKey { high: 3, low: 4 }),
+        rule: VerificationRule::Coupled.into(),
+        ..Decoding::default()
     }
 }
 
-pub(crate) fn open(
-    sequence: u64,
-    epoch: u32,
-    prompt: &[u32],
-    sampling: SamplingParams,
-) -> TargetOpen {
+pub(crate) fn open(sequence: u64, epoch: u32, prompt: &[u32], decoding: &Decoding) -> TargetOpen {
     TargetOpen {
         sequence,
         epoch,
         token_ids: prompt.to_vec(),
-        sampling: Some(sampling),
-        key: Some(NoiseKey { high: 3, low: 4 }),
+        decoding: Some(decoding.clone()),
+        logprobs: None,
     }
 }
 
@@ -198,5 +202,6 @@ pub(crate) fn item(sequence: u64, epoch: u32, base_len: usize, draft: &[u32]) ->
         epoch,
         base_len: base_len as u32,
         draft_ids: draft.to_vec(),
+        laws: None,
     }
 }

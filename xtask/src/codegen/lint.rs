@@ -79,7 +79,15 @@ impl Lint {
                 self.commented(&name, &under(path, tag::MESSAGE_ONEOF, index));
             }
         }
-        for (index, nested) in enumerated(&message.nested_type) {
+        // A map field has a message of its own, which no source line declares.
+        let is_map = |message: &DescriptorProto| {
+            message
+                .options
+                .as_ref()
+                .is_some_and(|options| options.map_entry())
+        };
+        let nested = enumerated(&message.nested_type);
+        for (index, nested) in nested.filter(|(_, nested)| !is_map(nested)) {
             self.message(nested, &under(path, tag::MESSAGE_NESTED, index));
         }
         for (index, kind) in enumerated(&message.enum_type) {

@@ -6,16 +6,24 @@ use spdx::{Expression, ParseMode};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which of our crates each of them may use. ARCHITECTURE.md says why.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("speculation", &[]),
     ("models", &[]),
     ("proto", &["speculation"]),
     ("service", &["proto"]),
     ("engine", &["speculation"]),
+    ("grammar", &["speculation"]),
     ("coordinator", &["proto", "service", "speculation"]),
     (
         "worker",
-        &["proto", "service", "speculation", "engine", "models"],
+        &[
+            "proto",
+            "service",
+            "speculation",
+            "engine",
+            "grammar",
+            "models",
+        ],
     ),
     ("draft-worker", WORKER_ARROWS),
     ("target-worker", WORKER_ARROWS),
@@ -26,6 +34,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "coordinator",
             "draft-worker",
             "engine",
+            "grammar",
             "models",
             "proto",
             "service",

@@ -1,7 +1,7 @@
 //! One fault at a time, and what must follow from it.
 
 use super::{End, Event, Law, PATIENCE, World};
-use proto::v1::CloseReason;
+use proto::v1::{CloseReason, VerificationRule};
 use service::Class;
 use std::time::Duration;
 
@@ -78,6 +78,35 @@ fn a_hung_draft_is_waited_for_once_and_taken_back_when_it_answers() {
         "it drafts again: {drafted} of {}",
         late.len()
     );
+}
+
+#[test]
+fn where_drafts_decide_the_text_its_first_round_waits_for_the_prefill_though_not_for_ever() {
+    let mut world = world(&[1.0]);
+    world.drafts[0].hung = true;
+    // One of each rule.
+    let ids = [(); 3].map(|()| world.admit(4, 20, 4));
+    while world.carry_one() {}
+    let written = ids.map(|id| {
+        (
+            world.clients[&id].choice.decoding().rule(),
+            written(&world, id),
+        )
+    });
+    for (rule, written) in written {
+        let expected = if rule == VerificationRule::Coupled {
+            20
+        } else {
+            1
+        };
+        assert_eq!(written, expected, "{rule:?}");
+    }
+    let deadline = world.scheduler.deadline(world.now);
+    assert_eq!(deadline, Some(world.now + PATIENCE.draft));
+    world.now += PATIENCE.draft;
+    world.advance();
+    while world.carry_one() {}
+    assert_eq!(world.check(), 3, "all have ended");
 }
 
 #[test]
@@ -192,6 +221,34 @@ fn what_the_target_calls_invalid_or_an_error_fails_that_request_alone() {
         world.settle();
         assert_eq!(failure(&world, id), Class::Internal);
         assert_eq!(world.check(), 1);
+    }
+}
+
+#[test]
+fn a_request_that_the_target_finds_wrong_is_refused_with_its_field() {
+    let mut world = world(&[0.5]);
+    world.admit(4, 60, 4);
+    world.target.refuses = [CloseReason::Invalid].into();
+    world.target.refused_field = "structured.regex".to_owned();
+    world.settle();
+    let field = "structured.regex".to_owned();
+    assert_eq!(failure(&world, 1), Class::Invalid { field });
+    world.admit(4, 60, 4);
+    world.settle();
+    assert_eq!(world.check(), 1);
+}
+
+#[test]
+fn an_answer_without_the_log_probabilities_that_were_asked_for_does_not_fit() {
+    for forgotten in 0..12 {
+        let mut world = world(&[0.5]);
+        world.admit(4, 60, 4);
+        let id = world.admit(4, 60, 4);
+        assert!(world.clients[&id].choice.generation.logprobs.is_some());
+        carry_until(&mut world, |world| written(world, id) >= forgotten);
+        world.target.forgets = 3;
+        world.settle();
+        assert_eq!(world.check(), 2);
     }
 }
 

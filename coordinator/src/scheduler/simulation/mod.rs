@@ -4,19 +4,22 @@
 //! before may turn up again. Whatever happens, a text that is finished must be the one that plain
 //! decoding writes, and nothing may be left anywhere.
 
+mod checks;
 mod faults;
 mod runs;
 mod workers;
 
 use super::{Action, DraftLimits, Event, Patience, Scheduler, SequenceId, Summary, TargetLimits};
-use crate::commit::{FinishReason, Origin};
-use crate::request::ValidRequest;
-use proto::v1::VerifyBatch;
+use crate::commit::Origin;
+use crate::request::Choice;
+use crate::testing;
+use proto::v1::{LogprobsParams, VerificationRule, VerifyBatch};
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use service::Error;
-use speculation::{NoiseKey, Sampling, SamplingOptions, TokenId};
+use speculation::{NoiseKey, TokenId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use workers::{FakeDraft, FakeTarget};
 
@@ -28,6 +31,13 @@ const PATIENCE: Patience = Patience {
 /// Tokens of the simulated vocabulary; drafts know some more.
 const VOCABULARY: TokenId = 12;
 const EOS: TokenId = 0;
+
+/// Each request has another.
+const RULES: [VerificationRule; 3] = [
+    VerificationRule::Coupled,
+    VerificationRule::Token,
+    VerificationRule::Block,
+];
 
 /// What the target writes: a function of the prefix, the same for all who ask.
 #[derive(Debug, Clone)]
@@ -70,7 +80,8 @@ struct Chaos {
 /// One request as the simulation sees it.
 #[derive(Debug)]
 struct Client {
-    request: ValidRequest,
+    choice: Choice,
+    text: String,
     tokens: Vec<TokenId>,
     origins: Vec<Origin>,
     full: bool,
@@ -121,25 +132,26 @@ impl World {
 
     fn admit(&mut self, prompt: usize, budget: usize, max_draft: usize) -> SequenceId {
         let id = self.clients.len() as SequenceId + 1;
-        let request = ValidRequest {
-            prompt: (0..prompt)
-                .map(|_| self.random.random_range(1..VOCABULARY))
-                .collect(),
-            max_tokens: budget,
-            end_tokens: [EOS].into(),
-            sampling: Sampling::new(SamplingOptions::default()).unwrap(),
+        let prompt = (0..prompt).map(|_| self.random.random_range(1..VOCABULARY));
+        let mut generation = testing::generation(prompt.collect(), budget);
+        generation.stop.end_tokens = vec![EOS];
+        generation.decoding.rule = RULES[id as usize % RULES.len()].into();
+        generation.logprobs = id.is_multiple_of(2).then(LogprobsParams::default);
+        generation.max_draft_tokens = max_draft;
+        let choice = Choice {
+            generation: Arc::new(generation),
             key: NoiseKey(id.into()),
-            max_draft_tokens: max_draft,
         };
         let client = Client {
-            request: request.clone(),
+            choice: choice.clone(),
+            text: String::new(),
             tokens: Vec::new(),
             origins: Vec::new(),
             full: false,
             end: None,
         };
         self.clients.insert(id, client);
-        self.event(Event::Admit(id, request));
+        self.event(Event::Admit(id, choice));
         id
     }
 
@@ -178,7 +190,6 @@ impl World {
             max_sequences: self.drafts[worker].max_sequences,
             max_draft_tokens: 8,
             context_length: 1000,
-            tokenizer_size: VOCABULARY,
         };
         self.event(Event::DraftUp(worker, limits));
     }
@@ -210,7 +221,7 @@ impl World {
                 if let Some(batch) = workers::batch(&command) {
                     self.check_batch(batch);
                 }
-                self.target.inbox.push_back(command);
+                self.target.inbox.push_back(*command);
             }
             Action::ResetTarget => {
                 self.resets += 1;
@@ -224,6 +235,13 @@ impl World {
                 let client = self.clients.get_mut(&id).unwrap();
                 assert!(client.end.is_none(), "nothing follows the end");
                 assert_eq!(delta.tokens.len(), delta.origins.len());
+                let asked = client.choice.generation.logprobs.is_some();
+                let len = client.choice.generation.prompt.len() + client.tokens.len();
+                let logprobs = delta.tokens.iter().zip(len..);
+                let logprobs = logprobs.map(|(token, at)| workers::logprobs(*token, at));
+                let logprobs = logprobs.filter(|_| asked).collect::<Vec<_>>();
+                assert_eq!(delta.logprobs, logprobs, "each token has its own");
+                client.text += &delta.text;
                 client.tokens.extend(delta.tokens);
                 client.origins.extend(delta.origins);
             }
@@ -236,7 +254,7 @@ impl World {
         self.batches.push(batch.items.len());
         for item in &batch.items {
             let client = &self.clients[&item.sequence];
-            let left = client.request.max_tokens - client.tokens.len();
+            let left = client.choice.generation.max_tokens - client.tokens.len();
             assert!(
                 item.draft_ids.len() < left,
                 "the target's own token has room"
@@ -309,75 +327,4 @@ impl World {
         }
         panic!("the simulation does not come to rest: {self:#?}");
     }
-
-    /// What plain decoding writes.
-    fn plain(&self, request: &ValidRequest) -> (Vec<TokenId>, FinishReason) {
-        let mut tokens = request.prompt.clone();
-        loop {
-            let next = self.law.next(&tokens);
-            tokens.push(next);
-            let text = &tokens[request.prompt.len()..];
-            if next == EOS {
-                return (text.to_vec(), FinishReason::Stop);
-            }
-            if text.len() == request.max_tokens {
-                return (text.to_vec(), FinishReason::Length);
-            }
-        }
-    }
-
-    /// Checks all that must hold in the end, whatever happened. Returns how many texts are complete.
-    fn check(&self) -> usize {
-        let mut complete = 0;
-        for client in self.clients.values() {
-            let (plain, reason) = self.plain(&client.request);
-            match client.end.as_ref().expect("every request ends") {
-                End::Finished(summary) => {
-                    complete += 1;
-                    assert_eq!((&client.tokens, summary.reason), (&plain, reason));
-                    check_summary(client, summary);
-                }
-                End::Failed(_) | End::Left => {
-                    assert!(
-                        plain.starts_with(&client.tokens),
-                        "what was written was right"
-                    );
-                }
-            }
-        }
-        assert!(self.scheduler.sequences.is_empty());
-        assert!(self.scheduler.drafts.iter().all(|draft| draft.is_empty()));
-        assert!(
-            self.target.held.is_empty(),
-            "the target is told of every end"
-        );
-        assert!(
-            self.drafts.iter().all(|draft| draft.held.is_empty()),
-            "and so are drafts"
-        );
-        complete
-    }
-}
-
-fn check_summary(client: &Client, summary: &Summary) {
-    let stats = &summary.stats;
-    let drafted = client
-        .origins
-        .iter()
-        .filter(|origin| **origin == Origin::Draft);
-    assert_eq!(summary.completion_tokens, client.tokens.len());
-    assert_eq!(summary.prompt_tokens, client.request.prompt.len());
-    assert_eq!(
-        stats.accepted as usize,
-        drafted.count(),
-        "only what was delivered counts"
-    );
-    assert!(stats.accepted <= stats.drafted);
-    let by_length = stats
-        .histogram
-        .iter()
-        .zip(0..)
-        .map(|(rounds, length)| rounds * length);
-    assert_eq!(by_length.sum::<u32>(), stats.accepted);
-    assert!(stats.histogram.iter().sum::<u32>() <= stats.rounds);
 }

@@ -102,13 +102,21 @@ fn without_drafts_and_with_speculation_off_decoding_is_plain() {
 
 #[test]
 fn garbage_from_a_draft_is_harmless() {
+    let (mut malformed, mut unknown) = (0, 0);
     for seed in 0..40 {
         let mut world = World::new(seed, law(seed), &[0.8]);
         world.drafts[0].garbage = true;
-        world.admit(3, 80, 4);
+        world.target.lawless = true;
+        for _ in 0..3 {
+            world.admit(3, 80, 4);
+        }
         world.settle();
-        assert_eq!(world.check(), 1);
+        assert_eq!(world.check(), 3);
+        unknown += world.target.unknown;
+        malformed += world.scheduler.malformed_proposals();
     }
+    assert!(unknown > 40, "what was drawn cuts no proposal: {unknown}");
+    assert!(malformed > 40, "they are counted: {malformed}");
 }
 
 /// One random step of the world, with things going wrong.

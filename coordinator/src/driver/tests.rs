@@ -1,0 +1,167 @@
+//! The driver between a client and a target, with nothing in between.
+
+use super::*;
+use crate::request::{Defaults, ValidRequest};
+use crate::scheduler::TargetLimits;
+use crate::testing::{self, byte_token};
+use proto::v1::{
+    CloseReason, Closed, GenerateRequest, GenerateResponse, Prompt, TargetEvent, TargetOpened,
+    TokenIds, generate_response, prompt, target_command::Command, target_event,
+};
+use service::CancellationToken;
+use speculation::{LogprobsMode, Rule};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tonic::{Code, Status};
+
+const N: u32 = 3;
+
+/// The test's ends of a driver that has one request with [`N`] choices.
+struct Ends {
+    events: mpsc::Sender<LinkEvent>,
+    /// Kept, so that the driver goes on.
+    _admissions: mpsc::Sender<Admission>,
+    commands: mpsc::Receiver<TargetCommand>,
+    output: mpsc::Receiver<Result<GenerateResponse, Status>>,
+    places: Arc<Semaphore>,
+}
+
+/// Runs `test` beside a driver.
+async fn beside_a_driver(test: impl AsyncFnOnce(Ends)) {
+    let (events, from_links) = mpsc::channel(64);
+    let (admissions, admitted) = mpsc::channel(64);
+    let patience = Patience {
+        draft: Duration::from_secs(60),
+        target: Duration::from_secs(60),
+    };
+    let driver = Driver::new(patience, 0, from_links, admitted);
+    let (commands, received) = mpsc::channel(64);
+    let up = LinkEvent::TargetUp {
+        session: Session::new(commands, CancellationToken::new()),
+        limits: TargetLimits {
+            max_sequences: 8,
+            max_draft_tokens: 8,
+        },
+        replaced: false,
+    };
+    events.send(up).await.unwrap();
+    let places = Arc::new(Semaphore::new(N as usize));
+    let (output, responses) = mpsc::channel(64);
+    let admission = Admission {
+        request: request(),
+        output,
+        permits: Arc::clone(&places).try_acquire_many_owned(N).unwrap(),
+    };
+    admissions.send(admission).await.unwrap();
+    let ends = Ends {
+        events,
+        _admissions: admissions,
+        commands: received,
+        output: responses,
+        places,
+    };
+    tokio::select! {
+        () = driver.run() => panic!("the driver ends"),
+        () = test(ends) => {}
+    }
+}
+
+fn request() -> ValidRequest {
+    let ids = TokenIds { ids: vec![1] };
+    let request = GenerateRequest {
+        prompt: Some(Prompt {
+            prompt: Some(prompt::Prompt::TokenIds(ids)),
+        }),
+        n: Some(N),
+        ..GenerateRequest::default()
+    };
+    let defaults = Defaults {
+        max_draft_tokens: 3,
+        rule: Rule::Coupled,
+        logprobs: LogprobsMode::Raw,
+        max_requests: N,
+    };
+    ValidRequest::new(request, &testing::shared_model(), &defaults).unwrap()
+}
+
+impl Ends {
+    async fn say(&self, event: target_event::Event) {
+        let event = TargetEvent { event: Some(event) };
+        self.events.send(LinkEvent::Target(event)).await.unwrap();
+    }
+
+    /// Opens all choices; each has a first token.
+    async fn open(&mut self) {
+        let mut keys = BTreeSet::new();
+        for sequence in 1..=u64::from(N) {
+            let command = self.commands.recv().await.unwrap().command;
+            let Some(Command::Open(open)) = command else {
+                panic!("{command:?}");
+            };
+            assert_eq!(open.sequence, sequence);
+            let key = open.decoding.unwrap().key.unwrap();
+            assert!(keys.insert((key.high, key.low)), "each has its own noise");
+        }
+        for sequence in 1..=u64::from(N) {
+            let opened = TargetOpened {
+                sequence,
+                epoch: 1,
+                base_len: 1,
+                next_token: byte_token(b'a'),
+                logprobs: None,
+            };
+            self.say(target_event::Event::Opened(opened)).await;
+            let event = self.output.recv().await.unwrap().unwrap().event;
+            let Some(generate_response::Event::Delta(delta)) = event else {
+                panic!("{event:?}");
+            };
+            assert_eq!((u64::from(delta.choice), &*delta.text), (sequence - 1, "a"));
+        }
+    }
+
+    /// The sequences that the target is told to free next, so many of them.
+    async fn closes(&mut self, count: usize) -> BTreeSet<u64> {
+        let mut closed = BTreeSet::new();
+        while closed.len() < count {
+            if let Some(Command::Close(close)) = self.commands.recv().await.unwrap().command {
+                closed.insert(close.sequence);
+            }
+        }
+        closed
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_all_its_choices() {
+    beside_a_driver(async |mut ends: Ends| {
+        ends.open().await;
+        ends.output.close();
+        assert_eq!(ends.closes(3).await, BTreeSet::from([1, 2, 3]));
+        let places = ends.places.acquire_many(N).await;
+        assert!(places.is_ok());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_choice_that_fails_ends_the_stream_and_frees_the_others() {
+    beside_a_driver(async |mut ends: Ends| {
+        ends.open().await;
+        let closed = Closed {
+            sequence: 2,
+            epoch: 1,
+            reason: CloseReason::Error.into(),
+            ..Closed::default()
+        };
+        ends.say(target_event::Event::Closed(closed)).await;
+        let status = ends.output.recv().await.unwrap().unwrap_err();
+        assert_eq!(status.code(), Code::Internal);
+        assert!(ends.output.recv().await.is_none());
+        assert_eq!(ends.closes(2).await, BTreeSet::from([1, 3]));
+        let places = ends.places.acquire_many(N).await;
+        assert!(places.is_ok());
+    })
+    .await;
+}

@@ -1,0 +1,244 @@
+//! A request, checked once at the edge: what lies behind works with valid requests only.
+
+mod sampling;
+mod stop;
+mod structured;
+#[cfg(test)]
+mod tests;
+mod words;
+
+pub(crate) use stop::StopRules;
+
+use crate::model::Model;
+use crate::prompt;
+use proto::v1::{self, GenerateRequest, LogprobsParams, Speculation, SpeculationMode};
+use service::{Class, Error};
+use speculation::{LogprobsMode, NoiseKey, Rule, TokenId};
+use std::sync::Arc;
+
+/// The most tokens that a request may have drafted per round.
+pub(crate) const MAX_DRAFT_TOKENS: u32 = 16;
+
+/// The most choices that a request may ask for.
+const MAX_CHOICES: u32 = 64;
+
+/// What a client gets who does not say, and what the server can do at most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Defaults {
+    /// Tokens to draft per round.
+    pub(crate) max_draft_tokens: u32,
+    /// How proposals are verified.
+    pub(crate) rule: Rule,
+    /// Which log-probabilities are reported.
+    pub(crate) logprobs: LogprobsMode,
+    /// The most choices that run at once, of all requests.
+    pub(crate) max_requests: u32,
+}
+
+/// A request that can run.
+#[derive(Debug, Clone)]
+pub(crate) struct ValidRequest {
+    /// How many choices it asks for: at least one.
+    n: u32,
+    /// The noise of the first.
+    key: NoiseKey,
+    generation: Arc<Generation>,
+}
+
+/// One choice of a request: one sequence for the workers.
+#[derive(Debug, Clone)]
+pub(crate) struct Choice {
+    /// What all choices of the request share.
+    pub(crate) generation: Arc<Generation>,
+    /// The noise that its tokens are chosen with.
+    pub(crate) key: NoiseKey,
+}
+
+/// What to generate and how.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    /// The model that the request was checked against.
+    pub(crate) model: Arc<Model>,
+    /// The prompt's token ids: at least one, and fewer than the context holds.
+    pub(crate) prompt: Vec<TokenId>,
+    /// The most tokens to generate: at least one, and no more than the context has room for.
+    pub(crate) max_tokens: usize,
+    /// What else ends the text.
+    pub(crate) stop: StopRules,
+    /// How workers decode it, but for the key, which is the choice's.
+    pub(crate) decoding: v1::Decoding,
+    /// Which log-probabilities to report; its mode is stated.
+    pub(crate) logprobs: Option<LogprobsParams>,
+    /// The most tokens to draft per round; 0 is plain decoding.
+    pub(crate) max_draft_tokens: usize,
+}
+
+impl ValidRequest {
+    /// Checks `request` against `model`. Takes time for a long prompt.
+    ///
+    /// # Errors
+    /// [`Class::NotFound`] for another model's name, or [`Class::Invalid`] with the field's path.
+    pub(crate) fn new(
+        request: GenerateRequest,
+        model: &Arc<Model>,
+        defaults: &Defaults,
+    ) -> Result<Self, Error> {
+        check_model(&request.model, model)?;
+        structured::check(&request)?;
+        let n = choices(request.n, defaults)?;
+        let key = match request.seed {
+            Some(seed) => NoiseKey::from_seed(seed),
+            None => NoiseKey(rand::random()),
+        };
+        let generation = Arc::new(Generation::new(request, model, defaults)?);
+        Ok(Self { n, key, generation })
+    }
+
+    /// How many choices it asks for.
+    pub(crate) fn n(&self) -> u32 {
+        self.n
+    }
+
+    /// Its choices, in order.
+    pub(crate) fn choices(&self) -> impl Iterator<Item = Choice> {
+        (0..self.n).map(|choice| Choice {
+            generation: Arc::clone(&self.generation),
+            key: choice_key(self.key, choice),
+        })
+    }
+}
+
+impl Generation {
+    fn new(
+        request: GenerateRequest,
+        model: &Arc<Model>,
+        defaults: &Defaults,
+    ) -> Result<Self, Error> {
+        let (rule, max_draft_tokens) = drafting(request.speculation, defaults)?;
+        let logprobs = request.logprobs;
+        let logprobs = logprobs.map(|params| check_logprobs(params, defaults));
+        let logprobs = logprobs.transpose()?;
+        let stop_params = request.stop.unwrap_or_default();
+        let max_tokens = stop_params.max_tokens;
+        let stop = StopRules::new(stop_params, model)?;
+        let mut decoding = v1::Decoding {
+            sampling: Some(request.sampling.unwrap_or_default()),
+            key: None,
+            rule: v1::VerificationRule::from(rule).into(),
+            prompt_len: 0,
+            bad_words: words::tokenize(&request.bad_words, model)?,
+            // It was a u32 in the request.
+            min_tokens: stop.min_tokens as u32,
+            end_token_ids: stop.end_tokens.clone(),
+            structured: request.structured,
+        };
+        sampling::check(&decoding, model)?;
+        let prompt = prompt::tokenize(request.prompt, model)?.token_ids;
+        let room = room_after(&prompt, model)?;
+        // Contexts are far below 2^32.
+        decoding.prompt_len = prompt.len() as u32;
+        Ok(Self {
+            model: Arc::clone(model),
+            max_tokens: stop.budget(max_tokens, room)?,
+            prompt,
+            stop,
+            decoding,
+            logprobs,
+            max_draft_tokens: max_draft_tokens as usize,
+        })
+    }
+}
+
+impl Choice {
+    /// How workers decode it.
+    pub(crate) fn decoding(&self) -> v1::Decoding {
+        v1::Decoding {
+            key: Some(self.key.into()),
+            ..self.generation.decoding.clone()
+        }
+    }
+}
+
+/// Checks the name of a model in a request; an empty one takes the only model.
+///
+/// # Errors
+/// [`Class::NotFound`].
+pub(crate) fn check_model(name: &str, model: &Model) -> Result<(), Error> {
+    if name.is_empty() || name == model.name {
+        return Ok(());
+    }
+    let message = format!("there is no model `{name}`, only `{}`", model.name);
+    Err(Error::new(Class::NotFound, message))
+}
+
+/// The key of a choice of the request with `key`: that very key for the first; for the others, the
+/// same with the key of the seed (low half of `key`, plus the choice's number) laid over it.
+/// Different seeds have different keys, so different choices have. Part of what a seed promises.
+fn choice_key(key: NoiseKey, choice: u32) -> NoiseKey {
+    if choice == 0 {
+        return key;
+    }
+    let seed = (key.0 as u64).wrapping_add(u64::from(choice));
+    NoiseKey(key.0 ^ NoiseKey::from_seed(seed).0)
+}
+
+fn choices(n: Option<u32>, defaults: &Defaults) -> Result<u32, Error> {
+    let n = n.unwrap_or(1);
+    let most = MAX_CHOICES.min(defaults.max_requests);
+    if n == 0 || n > most {
+        let message = format!("must be 1 to {most}, not {n}");
+        return Err(Error::invalid("n", message));
+    }
+    Ok(n)
+}
+
+/// The rule, and how many tokens to draft per round.
+fn drafting(speculation: Option<Speculation>, defaults: &Defaults) -> Result<(Rule, u32), Error> {
+    let speculation = speculation.unwrap_or_default();
+    let mode = SpeculationMode::try_from(speculation.mode)
+        .map_err(|error| Error::invalid("speculation.mode", error.to_string()))?;
+    let rule = v1::VerificationRule::try_from(speculation.rule)
+        .map_err(|error| Error::invalid("speculation.rule", error.to_string()))?;
+    let most = speculation
+        .max_draft_tokens
+        .unwrap_or(defaults.max_draft_tokens);
+    if most > MAX_DRAFT_TOKENS {
+        let message = format!("must be at most {MAX_DRAFT_TOKENS}, not {most}");
+        return Err(Error::invalid("speculation.max_draft_tokens", message));
+    }
+    let most = match mode {
+        SpeculationMode::Off => 0,
+        SpeculationMode::Unspecified | SpeculationMode::Auto => most,
+    };
+    Ok((Rule::try_from(rule).unwrap_or(defaults.rule), most))
+}
+
+fn check_logprobs(params: LogprobsParams, defaults: &Defaults) -> Result<LogprobsParams, Error> {
+    let mode = v1::LogprobsMode::try_from(params.mode)
+        .map_err(|error| Error::invalid("logprobs.mode", error.to_string()))?;
+    let most = proto::MAX_TOP_LOGPROBS;
+    if params.top > most {
+        let message = format!("must be at most {most}, not {}", params.top);
+        return Err(Error::invalid("logprobs.top", message));
+    }
+    let mode = LogprobsMode::try_from(mode).unwrap_or(defaults.logprobs);
+    Ok(LogprobsParams {
+        top: params.top,
+        mode: v1::LogprobsMode::from(mode).into(),
+    })
+}
+
+/// How many tokens the context has room for after `prompt`.
+fn room_after(prompt: &[TokenId], model: &Model) -> Result<usize, Error> {
+    let context = model.context_length;
+    match context.checked_sub(prompt.len()) {
+        Some(room) if room > 0 => Ok(room),
+        _ => {
+            let len = prompt.len();
+            let message = format!(
+                "the prompt has {len} tokens, and the context of {context} must hold at least one more"
+            );
+            Err(Error::invalid("prompt", message))
+        }
+    }
+}
