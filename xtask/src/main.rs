@@ -5,11 +5,14 @@
     reason = "what these tasks print is what they are for"
 )]
 
+mod bench;
 mod cargo;
 mod ci;
 mod codegen;
 mod demo;
+mod exactness;
 mod models;
+mod stack;
 mod tidy;
 
 use anyhow::Result;
@@ -23,6 +26,11 @@ use std::process::ExitCode;
 enum Task {
     /// Decode a prompt over three processes, with speculation and without, and compare.
     Demo(demo::Options),
+    /// Measure on real models.
+    #[command(subcommand)]
+    Bench(bench::Command),
+    /// Measure that speculation leaves the target's law and text as they are.
+    Exactness(exactness::Options),
     /// Run every check that a change must pass.
     Ci,
     /// Check the rules between crates, of licences and of source files.
@@ -53,6 +61,8 @@ fn main() -> ExitCode {
 fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Demo(options) => return demo::run(&options),
+        Task::Bench(command) => bench::run(&command)?,
+        Task::Exactness(options) => return exactness::run(&options),
         Task::Ci => ci::run()?,
         Task::Tidy => tidy::run()?,
         Task::Models(command) => models::run(command)?,

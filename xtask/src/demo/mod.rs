@@ -1,19 +1,14 @@
 //! Decodes one prompt over three processes on this machine, with speculation and without.
 
-mod cluster;
-mod process;
 mod report;
-mod request;
 
-use crate::{cargo, models};
-use anyhow::{Context as _, Result, bail};
-use cluster::Cluster;
+use crate::stack::{self, Ask, Client, Cluster};
+use anyhow::{Context as _, Result};
+use proto::v1::VerificationRule;
 use report::Report;
-use request::{Ask, Client};
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use tokio::runtime;
 
 /// What to decode, and how.
 #[derive(Debug, clap::Args)]
@@ -50,34 +45,13 @@ pub(crate) struct Options {
 
 /// Runs the demo. Fails where speculation changed the text.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    models::fetch_all(std::slice::from_ref(&options.preset))?;
-    eprintln!("building the programs");
-    let programs = cargo::build_programs()?;
-    let runtime = runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let mut cluster = Cluster::new(programs)?;
-        let (outcome, failed) = tokio::select! {
-            outcome = session(&mut cluster, options) => {
-                let failed = outcome.is_err();
-                (outcome, failed)
-            }
-            interrupted = process::interrupted() => {
-                (interrupted.and_then(|()| bail!("interrupted")), false)
-            }
-        };
-        if failed {
-            cluster.show_logs();
-        }
-        cluster.stop().await;
-        outcome
+    stack::run(&options.preset, async |cluster, coordinator| {
+        session(cluster, coordinator, options).await
     })
 }
 
-async fn session(cluster: &mut Cluster, options: &Options) -> Result<ExitCode> {
-    let coordinator = cluster.start(&options.preset).await?;
-    let report = compare(&coordinator, options).await?;
+async fn session(cluster: &mut Cluster, coordinator: &str, options: &Options) -> Result<ExitCode> {
+    let report = compare(coordinator, options).await?;
     println!("{report}");
     if let Some(path) = &options.json {
         let json = serde_json::to_string_pretty(&report)?;
@@ -85,10 +59,7 @@ async fn session(cluster: &mut Cluster, options: &Options) -> Result<ExitCode> {
     }
     if options.keep {
         cluster.show_addresses();
-        tokio::select! {
-            interrupted = process::interrupted() => interrupted?,
-            watched = cluster.report_ends() => watched?,
-        }
+        stack::until_interrupted(cluster).await?;
     }
     Ok(if report.identical {
         ExitCode::SUCCESS
@@ -111,6 +82,7 @@ async fn compare(coordinator: &str, options: &Options) -> Result<Report> {
         temperature: options.temperature,
         seed,
         speculate: true,
+        rule: VerificationRule::Coupled,
         max_draft_tokens: options.max_draft_tokens,
     };
     eprintln!("warming up");
@@ -120,7 +92,7 @@ async fn compare(coordinator: &str, options: &Options) -> Result<Report> {
     };
     client.generate(&short, |_| Ok(())).await?;
     eprintln!("with speculation:\n");
-    let speculative = client.generate(&ask, request::print).await?;
+    let speculative = client.generate(&ask, stack::print).await?;
     println!("\n");
     eprintln!("the same request, plainly: decoding again");
     let plain = Ask {

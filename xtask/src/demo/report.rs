@@ -1,6 +1,6 @@
 //! What the two answers show.
 
-use super::request::Answer;
+use crate::stack::{Answer, ratio};
 use serde::Serialize;
 use std::fmt;
 
@@ -64,11 +64,6 @@ impl Report {
             text: speculative.text,
         }
     }
-}
-
-/// 0 where there is nothing to divide by.
-fn ratio(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 impl fmt::Display for Report {

@@ -1,11 +1,12 @@
 //! One request, as a client sends it, and how fast its answer comes.
 
+use super::ratio;
 use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
 use proto::v1::generate_response::Event;
 use proto::v1::generation_client::GenerationClient;
 use proto::v1::{
     Chat, ChatMessage, Delta, Finished, GenerateRequest, Prompt, SamplingParams, Speculation,
-    SpeculationMode, StopParams, prompt,
+    SpeculationMode, StopParams, VerificationRule, prompt,
 };
 use std::io::{Write as _, stdout};
 use std::time::{Duration, Instant};
@@ -33,6 +34,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) temperature: f32,
     pub(crate) seed: u64,
     pub(crate) speculate: bool,
+    pub(crate) rule: VerificationRule,
     pub(crate) max_draft_tokens: Option<u32>,
 }
 
@@ -64,16 +66,20 @@ impl Pace {
         }
     }
 
+    /// Tokens after the first ones.
+    pub(crate) fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// How long they took, in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.span
+            .map_or(0.0, |(first, last)| (last - first).as_secs_f64())
+    }
+
     /// Tokens per second from the first delta to the last; 0 where there is only one.
     pub(crate) fn tokens_per_second(&self) -> f64 {
-        let seconds = self
-            .span
-            .map_or(0.0, |(first, last)| (last - first).as_secs_f64());
-        if seconds > 0.0 {
-            self.tokens as f64 / seconds
-        } else {
-            0.0
-        }
+        ratio(self.tokens as f64, self.seconds())
     }
 }
 
@@ -156,7 +162,7 @@ impl Ask<'_> {
             speculation: Some(Speculation {
                 mode: mode.into(),
                 max_draft_tokens: self.max_draft_tokens.filter(|_| self.speculate),
-                ..Speculation::default()
+                rule: self.rule.into(),
             }),
             seed: Some(self.seed),
             ..GenerateRequest::default()
