@@ -7,6 +7,7 @@
 mod adjustments;
 mod choice;
 mod draft_law;
+pub mod enumeration;
 mod exponential;
 mod law;
 mod logits;

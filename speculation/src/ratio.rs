@@ -72,7 +72,7 @@ impl Node<'_> {
 
     /// What the target's law has over the draft's, by ascending id: weights that their sum, where
     /// it is over 0, makes a law of.
-    fn residual(&self) -> impl Iterator<Item = (TokenId, f64)> {
+    pub(crate) fn residual(&self) -> impl Iterator<Item = (TokenId, f64)> {
         let mut drafted = self.q.iter().peekable();
         self.p.entries().iter().map(move |&(token, p)| {
             while drafted.next_if(|entry| entry.0 < token).is_some() {}
@@ -96,6 +96,3 @@ fn pick(weights: impl Iterator<Item = (TokenId, f64)>, mass: f64) -> TokenId {
     }
     last
 }
-
-#[cfg(test)]
-mod enumeration;

@@ -1,12 +1,13 @@
 //! The exactness suite: that what three real processes write has the target's law under every rule
 //! and every option, and is the target's text under the rule `coupled`.
 //!
-//! [`options`] says what is asked for; [`tables`] and [`oracle`] say, in this process and from the
+//! [`enumeration`] adds the rules up by calculation. [`options`] says what is asked for; [`tables`] and [`oracle`] say, in this process and from the
 //! definitions alone, which law that is; [`laws`] and [`equality`] run the programs; [`statistics`]
 //! compares; [`teeth`] shows on planted errors ([`biased`], [`liar`]) that the comparison would
 //! find them; [`table`] says what came of it. `docs/exactness.md` is for readers of the table.
 
 pub mod biased;
+pub mod enumeration;
 pub mod equality;
 pub mod law;
 pub mod laws;
@@ -130,7 +131,9 @@ impl Models {
 pub async fn run(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Table> {
     progress("reading the models' own laws");
     let models = Models::write()?;
-    let mut lines = law_lines(plan, &models, progress).await?;
+    progress("enumeration: all paths of small random models");
+    let mut lines = enumeration::lines(plan.seed);
+    lines.extend(law_lines(plan, &models, progress).await?);
     lines.extend(planted_lines(plan, &models, progress).await?);
     lines.extend(equality_lines(plan, &models, progress).await?);
     Ok(Table::judge(lines, plan.seed, plan.level))

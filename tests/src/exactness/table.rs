@@ -8,12 +8,24 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
+    /// A rule added up over all drafted paths, against the exact law.
+    Enumeration,
     /// Texts of the three programs against the exact law.
     Law,
     /// Whether the statistic finds planted errors.
     Teeth,
     /// Texts of the three programs against plain decoding, byte for byte.
     Equality,
+}
+
+impl Check {
+    /// What is not counted as an error, where no statistic judges.
+    fn tolerance(self) -> f64 {
+        match self {
+            Self::Enumeration => 1e-12,
+            Self::Law | Self::Teeth | Self::Equality => 0.0,
+        }
+    }
 }
 
 /// What a line ought to show.
@@ -70,7 +82,8 @@ pub struct Line {
     pub options: String,
     /// Texts that were generated.
     pub samples: u64,
-    /// The G statistic; for equality, the texts that differ. Null in JSON where infinite.
+    /// The G statistic; for equality, the texts that differ; for an enumeration, the largest error
+    /// of a probability. Null in JSON where infinite.
     pub statistic: f64,
     /// The statistic's degrees of freedom.
     pub degrees: Option<usize>,
@@ -98,6 +111,15 @@ impl Line {
             expectation: Expectation::Exact,
             exercised: true,
             note: String::new(),
+        }
+    }
+
+    /// A line that added a rule up over `pairs` of models and found `error` at most.
+    pub fn enumeration(rule: &str, pairs: u64, error: f64) -> Self {
+        Self {
+            check: Check::Enumeration,
+            statistic: error,
+            ..Self::equality(rule, "random laws", pairs, 0)
         }
     }
 
@@ -168,7 +190,7 @@ impl Table {
             (Expectation::Planted, p) if p.is_some_and(|p| p <= enough) => Verdict::Caught,
             (Expectation::Planted, _) => Verdict::Missed,
             (Expectation::Exact, Some(_)) if failed.next() == Some(true) => Verdict::Fail,
-            (Expectation::Exact, None) if line.statistic > 0.0 => Verdict::Fail,
+            (Expectation::Exact, None) if line.statistic > line.check.tolerance() => Verdict::Fail,
             (Expectation::Exact, _) => Verdict::Pass,
         };
         let judge = |line: Line| {
@@ -205,13 +227,15 @@ impl Judged {
     fn cells(&self) -> [String; 7] {
         let line = &self.line;
         let check = match line.check {
+            Check::Enumeration => "enumeration",
             Check::Law => "law",
             Check::Teeth => "teeth",
             Check::Equality => "equality",
         };
-        let statistic = match line.degrees {
-            Some(degrees) => format!("G({degrees}) = {:.1}", line.statistic),
-            None => format!("{:.0} differ", line.statistic),
+        let statistic = match (line.check, line.degrees) {
+            (_, Some(degrees)) => format!("G({degrees}) = {:.1}", line.statistic),
+            (Check::Enumeration, None) => format!("off by {:.0e}", line.statistic),
+            (_, None) => format!("{:.0} differ", line.statistic),
         };
         let p_value = match line.p_value {
             None => "-".to_owned(),
@@ -291,6 +315,8 @@ mod tests {
             line(1e-9).noting("no drafts".to_owned(), false),
             Line::equality("coupled", "plain", 10, 0),
             Line::equality("coupled", "plain", 10, 1),
+            Line::enumeration("token", 10, 9e-13),
+            Line::enumeration("block", 10, 2e-12),
         ];
         use Verdict::*;
         let expected = [
@@ -300,6 +326,8 @@ mod tests {
             Missed,
             NotExercised,
             NotExercised,
+            Fail,
+            Pass,
             Fail,
             Pass,
             Fail,
