@@ -101,7 +101,11 @@ impl Error {
             _ if is_transport_failure(status) => Class::Unavailable,
             _ => Class::Internal,
         };
-        Self::new(class, status.message())
+        let message = match &class {
+            Class::Invalid { field } => without_field(status.message(), field),
+            _ => status.message(),
+        };
+        Self::new(class, message)
     }
 }
 
@@ -109,9 +113,12 @@ impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let (code, reason) = error.class.wire();
         let mut details = ErrorDetails::with_error_info(reason, DOMAIN, []);
+        let mut message = error.message;
         match error.class {
             Class::Invalid { field } => {
-                details.add_bad_request_violation(field, &error.message);
+                details.add_bad_request_violation(&field, &message);
+                // Many clients show the message and nothing else.
+                message = with_field(&field, &message);
             }
             Class::Overloaded { retry_after } => {
                 details.set_retry_info(Some(retry_after));
@@ -122,8 +129,24 @@ impl From<Error> for Status {
             | Class::Mismatch
             | Class::Internal => {}
         }
-        Self::with_error_details(code, error.message, details)
+        Self::with_error_details(code, message, details)
     }
+}
+
+/// What is wrong with `field`, for those who see no details.
+fn with_field(field: &str, message: &str) -> String {
+    if field.is_empty() {
+        message.to_owned()
+    } else {
+        format!("{field}: {message}")
+    }
+}
+
+/// Undoes [`with_field`].
+fn without_field<'a>(message: &'a str, field: &str) -> &'a str {
+    let rest = message.strip_prefix(field);
+    rest.and_then(|rest| rest.strip_prefix(": "))
+        .unwrap_or(message)
 }
 
 /// The first field that `details` complain of; empty where they name none.
@@ -197,6 +220,7 @@ mod tests {
     #[test]
     fn details_carry_a_stable_reason_and_the_field() {
         let status = Status::from(Error::invalid("prompt.text", "must not be empty"));
+        assert_eq!(status.message(), "prompt.text: must not be empty");
         let details = status.get_error_details();
         let info = details.error_info().expect("error info");
         assert_eq!((&*info.reason, &*info.domain), ("INVALID", "specdec"));
