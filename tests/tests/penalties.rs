@@ -52,13 +52,16 @@ async fn a_frequency_penalty_counts_every_accepted_token() -> Result<()> {
             })
             .drafting(k)
         };
+        let mut drafted = 0;
         for k in 0..=8 {
             let answer = tiny.client.generate(request(k)).await?;
             assert_eq!(answer.ids, expected, "penalty {penalty}, k = {k}");
             let stats = &answer.speculation;
             assert_eq!(stats.accepted_draft_tokens, stats.draft_tokens, "{stats:?}");
-            assert!(k == 0 || stats.draft_tokens > 0, "{stats:?}");
+            drafted += stats.draft_tokens;
         }
+        // Not of each text: a short one may be over before its draft is ready.
+        assert!(drafted > 0, "penalty {penalty}: the draft took part");
         texts.push(expected);
     }
     let most = |ids: &[u32]| {
@@ -78,6 +81,7 @@ async fn a_frequency_penalty_counts_every_accepted_token() -> Result<()> {
 async fn rejected_drafts_leave_no_trace_in_the_penalties() -> Result<()> {
     for agreement in [Agreement::Half, Agreement::Never] {
         let tiny = TinyCluster::start(&[agreement]).await?;
+        let (mut verified, mut accepted) = (0, 0);
         for temperature in [0.0, 1.0] {
             let request = || {
                 penalized(|s| {
@@ -95,9 +99,11 @@ async fn rejected_drafts_leave_no_trace_in_the_penalties() -> Result<()> {
                     index + 1
                 );
                 assert_eq!(answer.ids, plain.ids, "{what}");
-                assert!(answer.acceptance() < 1.0, "{what}: something was rejected");
+                verified += answer.speculation.draft_tokens;
+                accepted += answer.speculation.accepted_draft_tokens;
             }
         }
+        assert!(accepted < verified, "{agreement:?}: something was rejected");
     }
     Ok(())
 }
