@@ -11,8 +11,10 @@ mod rotary;
 mod weights;
 
 use crate::{
-    DecoderConfig, EngineError, Input, KvLayout, LoadError, LoadOptions, Logits, Model, ModelShape,
+    BLOCK_TOKENS, BlockId, CacheType, DecoderConfig, EngineError, Input, KvLayout, LoadError,
+    LoadOptions, Logits, Model, ModelShape,
     attention::Row,
+    cache::Storage,
     gguf::GgufFile,
     kernels::rms_norm,
     linear::{Linear, Rows},
@@ -34,6 +36,9 @@ pub struct Decoder {
     layers: Vec<Layer>,
     norm: Norm,
     output: Linear,
+    /// What [`Model::allocate`] was told, and the memory itself.
+    blocks: usize,
+    cache: Storage,
 }
 
 /// An RMS norm.
@@ -62,8 +67,11 @@ impl Decoder {
             .into_par_iter()
             .map(|index| weights.layer(index))
             .collect::<Result<_, _>>()?;
+        let shape = shape(&config);
         Ok(Self {
-            shape: shape(&config),
+            blocks: 0,
+            cache: Storage::new(shape.kv),
+            shape,
             rotary: Rotary::new(config.family, config.head_dim, config.rope_base),
             norm: weights.norm("output_norm.weight")?,
             embedding,
@@ -78,28 +86,20 @@ impl Decoder {
         self.layers.first().map(|layer| layer.gate_up.dtype())
     }
 
-    /// Checks the batch, appends its tokens to their caches, and says where each row belongs.
-    fn admit(&self, batch: &mut [Input<'_>]) -> Result<Vec<Row>, EngineError> {
+    /// Checks the batch, and says where each row belongs.
+    fn admit(&self, batch: &[Input<'_>]) -> Result<Vec<Row>, EngineError> {
         let mut rows = Vec::new();
-        for (
-            input,
-            Input {
-                cache,
-                tokens,
-                wanted,
-            },
-        ) in batch.iter_mut().enumerate()
-        {
-            let start = cache.len();
-            self.check(start, tokens, *wanted)?;
-            cache.push(tokens)?;
-            rows.extend((start..cache.len()).map(|position| Row { input, position }));
+        for (input, part) in batch.iter().enumerate() {
+            self.check(part)?;
+            let positions = part.start..part.start + part.tokens.len();
+            rows.extend(positions.map(|position| Row { input, position }));
         }
         Ok(rows)
     }
 
-    fn check(&self, start: usize, tokens: &[u32], wanted: usize) -> Result<(), EngineError> {
-        let len = start.saturating_add(tokens.len());
+    fn check(&self, input: &Input<'_>) -> Result<(), EngineError> {
+        let Input { tokens, wanted, .. } = *input;
+        let len = input.start.saturating_add(tokens.len());
         if len > self.shape.context_length {
             return Err(EngineError::ContextExceeded {
                 tokens: len,
@@ -108,6 +108,15 @@ impl Decoder {
         }
         if wanted > tokens.len() {
             let detail = format!("{wanted} rows wanted of {}", tokens.len());
+            return Err(EngineError::Invalid(detail));
+        }
+        let table = input.blocks;
+        if table.len() < len.div_ceil(BLOCK_TOKENS) {
+            let detail = format!("{} blocks have no room for {len} tokens", table.len());
+            return Err(EngineError::Invalid(detail));
+        }
+        if let Some(block) = table.iter().find(|block| block.index() >= self.blocks) {
+            let detail = format!("block {} of {}", block.index(), self.blocks);
             return Err(EngineError::Invalid(detail));
         }
         let known = |&token: &u32| (token as usize) < self.shape.vocabulary_rows;
@@ -155,20 +164,22 @@ impl Decoder {
         ))
     }
 
-    fn run(&self, rows: &[Row], batch: &mut [Input<'_>]) -> candle_core::Result<Logits> {
+    fn run(&mut self, rows: &[Row], batch: &[Input<'_>]) -> candle_core::Result<Logits> {
         let mut hidden = self.embed(batch)?;
         let rotations: Vec<_> = rows
             .iter()
             .map(|row| self.rotary.at(row.position))
             .collect();
+        let tables: Vec<&[BlockId]> = batch.iter().map(|input| input.blocks).collect();
         for (index, layer) in self.layers.iter().enumerate() {
             let step = Step {
                 config: &self.config,
                 layer: index,
                 rows,
                 rotations: &rotations,
+                tables: &tables,
             };
-            layer.forward(&step, batch, &mut hidden)?;
+            layer.forward(&step, &mut self.cache, &mut hidden)?;
         }
         self.logits(&hidden, batch)
     }
@@ -191,7 +202,19 @@ impl Model for Decoder {
         &self.shape
     }
 
-    fn forward(&mut self, batch: &mut [Input<'_>]) -> Result<Logits, EngineError> {
+    fn allocate(&mut self, blocks: usize, kind: CacheType) -> Result<(), EngineError> {
+        self.shape.kv.kind = kind;
+        self.blocks = blocks;
+        self.cache = Storage::new(self.shape.kv);
+        Ok(())
+    }
+
+    fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), EngineError> {
+        self.cache.copy(from, to);
+        Ok(())
+    }
+
+    fn forward(&mut self, batch: &[Input<'_>]) -> Result<Logits, EngineError> {
         let rows = self.admit(batch)?;
         if rows.is_empty() {
             return Ok(Logits::new(Vec::new(), self.shape.vocabulary_rows));
@@ -209,6 +232,7 @@ fn shape(config: &DecoderConfig) -> ModelShape {
             layers: config.layers,
             kv_heads: config.kv_heads,
             head_dim: config.head_dim,
+            kind: CacheType::F32,
         },
     }
 }

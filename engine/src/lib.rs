@@ -4,7 +4,7 @@
 //! [`Engine::start`], and then feeds tokens to [`Sequence`]s.
 //!
 //! From a file to a token, in the order of the modules: [`gguf`] reads a file, [`vocabulary`] and
-//! `config` make sense of its metadata, `decoder` computes logits over [`cache`] leases with
+//! `config` make sense of its metadata, `decoder` computes logits over [`cache`] blocks with
 //! `linear` products and `attention`, and [`executor`] batches what many sequences ask for.
 //! [`synthetic`] and [`tiny`] stand in for models where none is at hand.
 
@@ -24,7 +24,7 @@ pub mod synthetic;
 pub mod tiny;
 pub mod vocabulary;
 
-pub use cache::{KvLayout, KvPool, Lease};
+pub use cache::{BLOCK_TOKENS, BlockCopy, BlockId, CacheType, KvLayout, Lease, Pool, Usage};
 pub use config::{DecoderConfig, Family};
 pub use decoder::Decoder;
 pub use error::{EngineError, LoadError};

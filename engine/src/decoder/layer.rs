@@ -2,8 +2,9 @@
 
 use super::{Norm, rotary::Rotation};
 use crate::{
-    DecoderConfig, Input, Lease,
+    BLOCK_TOKENS, BlockId, DecoderConfig,
     attention::{Attention, Row},
+    cache::Storage,
     kernels::{add, silu_mul},
     linear::{Linear, Rows, Stacked, StackedRows},
     parallel::for_each_piece,
@@ -31,19 +32,21 @@ pub(super) struct Step<'a> {
     pub(super) rows: &'a [Row],
     /// One per row.
     pub(super) rotations: &'a [Rotation],
+    /// The block tables, one per input.
+    pub(super) tables: &'a [&'a [BlockId]],
 }
 
 impl Layer {
-    /// Moves `hidden` through the layer and leaves the rows' keys and values in the caches.
+    /// Moves `hidden` through the layer and leaves the rows' keys and values in the cache.
     pub(super) fn forward(
         &self,
         step: &Step<'_>,
-        batch: &mut [Input<'_>],
+        cache: &mut Storage,
         hidden: &mut Rows,
     ) -> Result<()> {
         let mut qkv = self.qkv.forward(&self.attention_norm.forward(hidden))?;
-        self.place(step, &mut qkv, batch);
-        let attended = self.attention_output.forward(&attend(step, &qkv, batch))?;
+        self.place(step, &mut qkv, cache);
+        let attended = self.attention_output.forward(&attend(step, &qkv, cache))?;
         add(hidden.values_mut(), attended.values());
         let normed = self.feed_forward_norm.forward(hidden);
         let gated = gate(&self.gate_up.forward(&normed)?, normed.count(), step.config);
@@ -51,8 +54,8 @@ impl Layer {
         Ok(())
     }
 
-    /// Gives queries and keys their positions, and puts keys and values into the caches.
-    fn place(&self, step: &Step<'_>, qkv: &mut StackedRows<'_>, batch: &mut [Input<'_>]) {
+    /// Gives queries and keys their positions, and puts keys and values into the cache.
+    fn place(&self, step: &Step<'_>, qkv: &mut StackedRows<'_>, cache: &mut Storage) {
         let key_width = step.config.kv_heads * step.config.head_dim;
         let widths = [
             step.config.heads * step.config.head_dim,
@@ -68,22 +71,21 @@ impl Layer {
             }
             let keys = &qkv.row(1, index)[..widths[1]];
             let values = &qkv.row(2, index)[..widths[2]];
-            batch[row.input]
-                .cache
-                .write(step.layer, row.position, keys, values);
+            let block = step.tables[row.input][row.position / BLOCK_TOKENS];
+            cache.write(step.layer, block, row.position % BLOCK_TOKENS, keys, values);
         }
     }
 }
 
-fn attend(step: &Step<'_>, qkv: &StackedRows<'_>, batch: &[Input<'_>]) -> Rows {
-    let caches: Vec<&Lease> = batch.iter().map(|input| &*input.cache).collect();
+fn attend(step: &Step<'_>, qkv: &StackedRows<'_>, cache: &Storage) -> Rows {
     let attention = Attention {
         layer: step.layer,
         heads: step.config.heads,
         kv_heads: step.config.kv_heads,
         head_dim: step.config.head_dim,
         rows: step.rows,
-        caches: &caches,
+        tables: step.tables,
+        cache,
     };
     let attended = attention.forward(|row| qkv.row(0, row));
     Rows::new(attended, step.config.heads * step.config.head_dim)
