@@ -12,6 +12,7 @@ mod attention;
 pub mod cache;
 mod config;
 mod decoder;
+pub mod device;
 mod error;
 pub mod executor;
 pub mod gguf;

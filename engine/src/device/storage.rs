@@ -4,10 +4,10 @@
 //! of each head, and what a block table names is gathered into one matrix per head without further
 //! copies. Knows nothing of whose blocks they are.
 
-use super::step::Writes;
+use super::writes::Writes;
 use crate::KvLayout;
 use crate::cache::BLOCK_TOKENS;
-use candle_core::{DType, Device, Result, Tensor};
+use candle_core::{DType, Device, Error, Result, Tensor};
 
 /// The cache of all layers.
 pub(super) struct Storage {
@@ -23,7 +23,10 @@ struct KeysValues {
 impl Storage {
     /// Takes the memory of `blocks` blocks.
     pub(super) fn new(layout: KvLayout, blocks: usize, dtype: DType, device: &Device) -> Result<Self> {
-        let slots = blocks * BLOCK_TOKENS;
+        let slots = blocks
+            .checked_mul(BLOCK_TOKENS)
+            .filter(|&slots| u32::try_from(slots).is_ok())
+            .ok_or_else(|| Error::Msg(format!("a device's cache has fewer than 2^32 tokens, not {blocks} blocks")))?;
         let zeros = || Tensor::zeros((layout.kv_heads, slots, layout.head_dim), dtype, device);
         let layer = |_| {
             Ok(KeysValues {
@@ -37,7 +40,11 @@ impl Storage {
         })
     }
 
-    pub(super) fn dtype(&self) -> DType {
+    pub(super) fn layout(&self) -> &KvLayout {
+        &self.layout
+    }
+
+    fn dtype(&self) -> DType {
         self.layers.first().map_or(DType::F32, |layer| layer.keys.dtype())
     }
 
