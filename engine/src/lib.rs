@@ -28,7 +28,7 @@ pub use cache::{BLOCK_TOKENS, BlockCopy, BlockId, CacheType, KvLayout, Lease, Po
 pub use config::{DecoderConfig, Family};
 pub use decoder::Decoder;
 pub use error::{EngineError, LoadError};
-pub use executor::{Engine, EngineOptions, Hold, Reader, Row, Sequence};
+pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
 pub use load::{LoadOptions, Loaded, Source, load};
 pub use model::{Input, Logits, Model, ModelShape};
 pub use synthetic::Synthetic;
