@@ -35,7 +35,7 @@ pub use config::{
     Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling,
 };
 pub use error::{EngineError, LoadError};
-pub use executor::{Engine, EngineOptions, Hold, Reader, Row, Sequence};
+pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
 pub use load::{LoadOptions, Loaded, Source, load};
 pub use model::{Input, Logits, Model, ModelShape};
 pub use synthetic::Synthetic;
