@@ -18,6 +18,8 @@ mod place;
 mod sight;
 mod step;
 mod storage;
+#[cfg(test)]
+mod tests;
 mod writes;
 
 pub(crate) use backend::Tensors;

@@ -4,10 +4,10 @@
 use engine::{Device, Footprint};
 use std::fmt;
 
-const MIB: u64 = 1024 * 1024;
+pub(crate) const MIB: u64 = 1024 * 1024;
 
 /// What the cache takes on the processor where nothing is said: its memory is shared with others.
-const CPU_CACHE: u64 = 1024 * MIB;
+pub(crate) const CPU_CACHE: u64 = 1024 * MIB;
 
 /// The share of what a GPU has left that the cache takes where nothing is said. The rest is for what
 /// drivers and libraries take beside what is planned here.

@@ -2,7 +2,7 @@
 
 use clap::{ArgAction, Args, value_parser};
 use engine::synthetic::Description;
-use engine::{Device, DeviceChoice, WeightType};
+use engine::{CacheType, Device, DeviceChoice, WeightType};
 use models::{ModelRef, Role};
 use service::config::ConfigError;
 use std::num::NonZeroUsize;
@@ -24,10 +24,29 @@ pub struct ModelOptions {
     pub max_sequences: u32,
 
     /// Memory for keys and values of all sequences, in MiB. When it is used up, the sequence that was idle for
-    /// longest loses its cache, and its coordinator opens it again. Unset takes 1024 on the cpu, and on a GPU what all
-    /// sequences may need, up to nine tenths of what the weights and the largest step leave.
+    /// longest gives its part up, and computes it again when it goes on. Unset takes 1024 on the cpu, and on a GPU what
+    /// all sequences may need, up to nine tenths of what the weights and the largest step leave.
     #[arg(long, env = "SPECDEC_CACHE_MIB", value_parser = value_parser!(u32).range(1..))]
     pub cache_mib: Option<u32>,
+
+    /// How keys and values are stored: `f32`, `f16` or `q8`, the last on the cpu only. The smaller ones hold 2 and 3½
+    /// times as many tokens, and round: the text is then that of the model with such a cache. With `--dtype bf16`, `f16`
+    /// stands for that.
+    #[arg(long, env = "SPECDEC_CACHE_TYPE", default_value_t = CacheType::F32)]
+    pub cache_type: CacheType,
+
+    /// Computes what requests have in common at their beginning once. `--prefix-sharing=false` keeps them apart, where
+    /// one client must not learn from the time to the first token what another has asked.
+    #[arg(
+        long,
+        env = "SPECDEC_PREFIX_SHARING",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true",
+    )]
+    pub prefix_sharing: bool,
 
     /// Tokens per step. A longer prompt is prefilled in pieces, between the steps of other sequences: smaller
     /// values keep those responsive, larger ones prefill faster.
@@ -102,6 +121,9 @@ impl ModelOptions {
                  round differently: only --device cpu can compute that way"
                     .to_owned(),
             ));
+        }
+        if self.cache_type == CacheType::Q8 && !on_cpu {
+            return Err(ConfigError("--cache-type: q8 is known on the cpu only; a GPU takes f32 or f16".to_owned()));
         }
         if self.dtype != WeightType::Stored && on_cpu {
             let dtype = self.dtype;

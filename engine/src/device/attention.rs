@@ -12,7 +12,7 @@ use candle_core::{D, DType, Result, Tensor};
 use candle_nn::ops::softmax_last_dim;
 use std::ops::Range;
 
-/// The most scores that are held at once: more rows are computed piece by piece.
+/// Scores that are held at once, unless one row of each input has more.
 pub(super) const MAX_SCORES: usize = 1 << 26;
 
 /// The heads of a layer.
@@ -25,6 +25,8 @@ pub(super) struct Heads {
     pub(super) scale: f32,
     /// How many last tokens a row attends to, its own included; all where there is none.
     pub(super) window: Option<usize>,
+    /// The most scores that are held at once: more rows are computed piece by piece.
+    pub(super) most_scores: usize,
 }
 
 impl Heads {
@@ -57,7 +59,7 @@ impl Heads {
         // A weight of zero does not silence what is not a number.
         let values = kept_where(&sight.held, &values, 0.0)?;
         let queries = queries.reshape((group.inputs, group.rows, self.heads * self.head_dim))?;
-        let piece = (MAX_SCORES / (group.inputs * self.heads * sight.keys)).max(1);
+        let piece = (self.most_scores / (group.inputs * self.heads * sight.keys)).max(1);
         let mut outs = Vec::new();
         for begin in (0..group.rows).step_by(piece) {
             let rows = begin..group.rows.min(begin + piece);

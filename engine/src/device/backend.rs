@@ -1,6 +1,6 @@
 //! A decoder's operations on a device, by candle's.
 
-use super::attention::Heads;
+use super::attention::{Heads, MAX_SCORES};
 use super::matrix::{Matrix, Stack};
 use super::step::{Place, Step as Places};
 use super::storage::Storage;
@@ -179,6 +179,7 @@ impl Backend for Tensors {
             head_dim: attention.head_dim,
             scale: attention.scale,
             window: attention.window,
+            most_scores: MAX_SCORES,
         };
         heads.attend(&qkv[0], attention.layer, &step.places, self.cache()?)
     }

@@ -3,8 +3,7 @@
 //! Estimates from its configuration: what is allocated, and not what drivers and allocators add.
 
 use super::attention::MAX_SCORES;
-use super::{Device, WeightType};
-use crate::{BLOCK_TOKENS, CacheType, DecoderConfig, KvLayout};
+use crate::{BLOCK_TOKENS, CacheType, DecoderConfig, KvLayout, LoadOptions};
 
 const F32: u64 = size_of::<f32>() as u64;
 
@@ -25,10 +24,16 @@ pub struct Footprint {
 
 impl Footprint {
     /// That of a model of `config` whose file has `stored` bytes of weights, with a cache of `kind`.
-    pub(crate) fn new(config: &DecoderConfig, stored: u64, held: WeightType, device: &Device, kind: CacheType) -> Self {
+    pub(crate) fn new(
+        config: &DecoderConfig,
+        stored: u64,
+        options: &LoadOptions,
+        kind: CacheType,
+    ) -> Self {
+        let on_cpu = options.device.is_cpu();
         let numbers = |count: usize| count as u64;
         let (queries, keys) = (config.query_width(), config.key_width());
-        let weights = match held.dtype() {
+        let weights = match options.weights.dtype() {
             None => stored,
             Some(dtype) => parameters(config).saturating_mul(numbers(dtype.size_in_bytes())),
         };
@@ -45,9 +50,9 @@ impl Footprint {
             context_length: config.context_length,
             row_numbers: numbers(layer) + numbers(config.vocabulary_rows),
             // Scores as computed, masked, and as weights.
-            fixed_numbers: if device.is_cpu() { 0 } else { 3 * numbers(MAX_SCORES) },
+            fixed_numbers: if on_cpu { 0 } else { 3 * numbers(MAX_SCORES) },
             // Keys and values as stored, in 32 bits and masked; twice, as tables are padded.
-            gathered: if device.is_cpu() { 0 } else { 2 * numbers(keys) * 5 * F32 },
+            gathered: if on_cpu { 0 } else { 2 * numbers(keys) * 5 * F32 },
         }
     }
 

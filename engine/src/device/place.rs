@@ -23,7 +23,8 @@ pub enum DeviceChoice {
 /// A device that is there.
 #[derive(Debug, Clone)]
 pub struct Device {
-    name: DeviceChoice,
+    /// What it was found as; none for candle's own CPU device.
+    choice: Option<DeviceChoice>,
     candle: candle_core::Device,
 }
 
@@ -48,7 +49,10 @@ impl DeviceChoice {
         };
         let candle = opened.and_then(|device| try_out(&device).map(|()| device));
         candle
-            .map(|candle| Device { name: self, candle })
+            .map(|candle| Device {
+                choice: Some(self),
+                candle,
+            })
             .map_err(|error| LoadError::Device {
                 device: self.to_string(),
                 detail: error.to_string(),
@@ -60,14 +64,22 @@ impl Device {
     /// The processor.
     pub fn cpu() -> Self {
         Self {
-            name: DeviceChoice::Cpu,
+            choice: Some(DeviceChoice::Cpu),
+            candle: candle_core::Device::Cpu,
+        }
+    }
+
+    /// The processor, computing as a GPU does: to test that where there is none. Slow.
+    pub fn candle_cpu() -> Self {
+        Self {
+            choice: None,
             candle: candle_core::Device::Cpu,
         }
     }
 
     /// True for the processor: it runs the engine's own kernels, which keep rows apart to the bit.
     pub fn is_cpu(&self) -> bool {
-        self.name == DeviceChoice::Cpu
+        self.choice == Some(DeviceChoice::Cpu)
     }
 
     /// candle's handle.
@@ -146,7 +158,10 @@ impl fmt::Display for DeviceChoice {
 
 impl fmt::Display for Device {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.name.fmt(out)
+        match self.choice {
+            Some(choice) => choice.fmt(out),
+            None => out.write_str("candle-cpu"),
+        }
     }
 }
 

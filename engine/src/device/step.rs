@@ -48,10 +48,12 @@ impl Step {
         windows: &[Option<usize>],
         device: &Device,
     ) -> Result<Self> {
-        let mut first = 0;
         let firsts: Vec<usize> = places
             .iter()
-            .map(|place| std::mem::replace(&mut first, first + place.rows))
+            .scan(0, |next, place| {
+                *next += place.rows;
+                Some(*next - place.rows)
+            })
             .collect();
         let mut alike: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
         for (index, place) in places.iter().enumerate().filter(|(_, place)| place.rows > 0) {
