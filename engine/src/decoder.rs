@@ -1,100 +1,69 @@
-//! The decoder: one implementation for the Llama and Qwen2 families, parameterised by its
-//! configuration.
+//! The decoder: one implementation for all families, parameterised by its configuration, and for
+//! all devices, through a [`Backend`].
 //!
 //! A batch is ragged: the rows of all its inputs lie one after the other in one matrix, and only
 //! attention knows which rows belong together. Every step but the matrix products works on one
 //! row at a time; the products see to it themselves. So a sequence's logits do not depend on what
 //! else is in its batch.
 
+mod backend;
 mod layer;
-mod rotary;
 mod weights;
+
+pub(crate) use backend::{Attention, Backend, Norm};
 
 use crate::{
     BLOCK_TOKENS, BlockId, CacheType, DecoderConfig, EngineError, Input, KvLayout, LoadError,
-    LoadOptions, Logits, Model, ModelShape,
-    attention::Row,
-    cache::Storage,
-    gguf::GgufFile,
-    kernels::rms_norm,
-    linear::{Linear, Rows},
+    Logits, Model, ModelShape, checkpoint::Checkpoint,
 };
-use candle_core::quantized::{GgmlDType, QTensor};
-use candle_core::{Device, Tensor};
-use layer::{Layer, Step};
+use layer::Layer;
 use rayon::prelude::*;
-use rotary::Rotary;
-use std::sync::Arc;
 use weights::Weights;
 
 /// A decoder-only transformer with its weights.
-pub struct Decoder {
+pub(crate) struct Decoder<B: Backend> {
     config: DecoderConfig,
     shape: ModelShape,
-    embedding: Arc<QTensor>,
-    rotary: Rotary,
-    layers: Vec<Layer>,
-    norm: Norm,
-    output: Linear,
-    /// What [`Model::allocate`] was told, and the memory itself.
+    backend: B,
+    embedding: B::Embedding,
+    layers: Vec<Layer<B>>,
+    norm: Norm<B::Vector>,
+    output: B::Matrix,
+    /// What [`Model::allocate`] was told.
     blocks: usize,
-    cache: Storage,
 }
 
-/// An RMS norm.
-struct Norm {
-    weight: Vec<f32>,
-    epsilon: f32,
-}
-
-impl Decoder {
-    /// Takes the weights from `file`, which is not needed any more then.
+impl<B: Backend> Decoder<B> {
+    /// Takes the weights from `checkpoint`, which is not needed any more then.
     ///
     /// # Errors
     /// [`LoadError`] naming the tensor that is absent, of another shape or of an unknown type.
-    pub fn from_gguf(
-        file: &GgufFile,
+    pub(crate) fn load(
+        backend: B,
+        checkpoint: &Checkpoint,
         config: DecoderConfig,
-        options: LoadOptions,
     ) -> Result<Self, LoadError> {
         let weights = Weights {
-            file,
+            checkpoint,
             config: &config,
-            batch_invariant: options.batch_invariant,
+            backend: &backend,
         };
         let (embedding, output) = weights.embedding_and_output()?;
-        let layers = (0..config.layers)
+        let layers = (0..config.layers.len())
             .into_par_iter()
             .map(|index| weights.layer(index))
             .collect::<Result<_, _>>()?;
-        let shape = shape(&config);
+        let norm = weights.output_norm()?;
         Ok(Self {
-            blocks: 0,
-            cache: Storage::new(shape.kv),
-            shape,
-            rotary: Rotary::new(config.family, config.head_dim, config.rope_base),
-            norm: weights.norm("output_norm.weight")?,
+            shape: shape(&config),
+            backend,
             embedding,
             layers,
+            norm,
             output,
+            blocks: 0,
             config,
         })
-    }
-
-    /// The encoding of most of the weights.
-    pub(crate) fn weight_type(&self) -> Option<GgmlDType> {
-        self.layers.first().map(|layer| layer.gate_up.dtype())
-    }
-
-    /// Checks the batch, and says where each row belongs.
-    fn admit(&self, batch: &[Input<'_>]) -> Result<Vec<Row>, EngineError> {
-        let mut rows = Vec::new();
-        for (input, part) in batch.iter().enumerate() {
-            self.check(part)?;
-            let positions = part.start..part.start + part.tokens.len();
-            rows.extend(positions.map(|position| Row { input, position }));
-        }
-        Ok(rows)
     }
 
     fn check(&self, input: &Input<'_>) -> Result<(), EngineError> {
@@ -129,75 +98,37 @@ impl Decoder {
         }
     }
 
-    fn embed(&self, batch: &[Input<'_>]) -> candle_core::Result<Rows> {
-        let tokens: Vec<u32> = batch
-            .iter()
-            .flat_map(|input| input.tokens)
-            .copied()
-            .collect();
-        let count = tokens.len();
-        let tokens = Tensor::from_vec(tokens, count, &Device::Cpu)?;
-        let hidden = self
-            .embedding
-            .embedding(&tokens)?
-            .flatten_all()?
-            .to_vec1()?;
-        Ok(Rows::new(hidden, self.config.hidden))
-    }
-
-    /// The logits of each input's wanted rows.
-    fn logits(&self, hidden: &Rows, batch: &[Input<'_>]) -> candle_core::Result<Logits> {
+    fn run(&mut self, batch: &[Input<'_>]) -> candle_core::Result<Logits> {
+        let backend = &mut self.backend;
+        let step = backend.begin(&self.config, batch)?;
+        let mut hidden = backend.embed(&self.embedding, batch, self.config.embedding_scale)?;
+        for layer in &self.layers {
+            layer.forward(backend, &step, &mut hidden)?;
+        }
         let width = self.shape.vocabulary_rows;
-        let mut wanted = Vec::new();
-        let mut end = 0;
-        for input in batch {
-            end += input.tokens.len();
-            wanted.extend_from_slice(hidden.range(end - input.wanted..end));
-        }
+        let wanted = wanted_rows(batch);
         if wanted.is_empty() {
-            return Ok(Logits::new(wanted, width));
+            return Ok(Logits::new(Vec::new(), width));
         }
-        let normed = self.norm.forward(&Rows::new(wanted, self.config.hidden));
-        Ok(Logits::new(
-            self.output.forward(&normed)?.into_values(),
-            width,
-        ))
-    }
-
-    fn run(&mut self, rows: &[Row], batch: &[Input<'_>]) -> candle_core::Result<Logits> {
-        let mut hidden = self.embed(batch)?;
-        let rotations: Vec<_> = rows
-            .iter()
-            .map(|row| self.rotary.at(row.position))
-            .collect();
-        let tables: Vec<&[BlockId]> = batch.iter().map(|input| input.blocks).collect();
-        for (index, layer) in self.layers.iter().enumerate() {
-            let step = Step {
-                config: &self.config,
-                layer: index,
-                rows,
-                rotations: &rotations,
-                tables: &tables,
-            };
-            layer.forward(&step, &mut self.cache, &mut hidden)?;
-        }
-        self.logits(&hidden, batch)
+        let wanted = backend.select(hidden, &wanted)?;
+        let normed = backend.norm(&self.norm, &wanted)?;
+        let logits = backend.product(&self.output, &normed)?;
+        Ok(Logits::new(backend.read(logits)?, width))
     }
 }
 
-impl Norm {
-    fn forward(&self, input: &Rows) -> Rows {
-        let width = self.weight.len();
-        let mut values = vec![0.0; input.values().len()];
-        let rows = input.values().chunks_exact(width);
-        for (row, out) in rows.zip(values.chunks_exact_mut(width)) {
-            rms_norm(row, &self.weight, self.epsilon, out);
-        }
-        Rows::new(values, width)
+/// The rows whose logits are wanted.
+fn wanted_rows(batch: &[Input<'_>]) -> Vec<usize> {
+    let mut rows = Vec::new();
+    let mut end = 0;
+    for input in batch {
+        end += input.tokens.len();
+        rows.extend(end - input.wanted..end);
     }
+    rows
 }
 
-impl Model for Decoder {
+impl<B: Backend> Model for Decoder<B> {
     fn shape(&self) -> &ModelShape {
         &self.shape
     }
@@ -205,23 +136,26 @@ impl Model for Decoder {
     fn allocate(&mut self, blocks: usize, kind: CacheType) -> Result<(), EngineError> {
         self.shape.kv.kind = kind;
         self.blocks = blocks;
-        self.cache = Storage::new(self.shape.kv);
-        Ok(())
+        self.backend.allocate(self.shape.kv, blocks).map_err(failed)
     }
 
     fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), EngineError> {
-        self.cache.copy(from, to);
-        Ok(())
+        self.backend.copy_block(from, to).map_err(failed)
     }
 
     fn forward(&mut self, batch: &[Input<'_>]) -> Result<Logits, EngineError> {
-        let rows = self.admit(batch)?;
-        if rows.is_empty() {
+        for input in batch {
+            self.check(input)?;
+        }
+        if batch.iter().all(|input| input.tokens.is_empty()) {
             return Ok(Logits::new(Vec::new(), self.shape.vocabulary_rows));
         }
-        self.run(&rows, batch)
-            .map_err(|error| EngineError::Model(error.to_string()))
+        self.run(batch).map_err(failed)
     }
+}
+
+fn failed(error: candle_core::Error) -> EngineError {
+    EngineError::Model(error.to_string())
 }
 
 fn shape(config: &DecoderConfig) -> ModelShape {
@@ -229,7 +163,7 @@ fn shape(config: &DecoderConfig) -> ModelShape {
         vocabulary_rows: config.vocabulary_rows,
         context_length: config.context_length,
         kv: KvLayout {
-            layers: config.layers,
+            layers: config.layers.len(),
             kv_heads: config.kv_heads,
             head_dim: config.head_dim,
             kind: CacheType::F32,

@@ -10,23 +10,30 @@
 
 mod attention;
 pub mod cache;
+pub mod checkpoint;
 mod config;
+mod cpu;
 mod decoder;
 mod error;
 pub mod executor;
+pub mod folder;
 pub mod gguf;
 mod kernels;
 mod linear;
 mod load;
+mod mapped;
 mod model;
 mod parallel;
+pub mod safetensors;
 pub mod synthetic;
 pub mod tiny;
 pub mod vocabulary;
 
 pub use cache::{BLOCK_TOKENS, BlockCopy, BlockId, CacheType, KvLayout, Lease, Pool, Usage};
-pub use config::{DecoderConfig, Family};
-pub use decoder::Decoder;
+pub use checkpoint::Checkpoint;
+pub use config::{
+    Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling,
+};
 pub use error::{EngineError, LoadError};
 pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
 pub use load::{LoadOptions, Loaded, Source, load};

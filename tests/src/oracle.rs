@@ -23,7 +23,7 @@ impl Oracle {
         let options = LoadOptions {
             batch_invariant: true,
         };
-        let mut loaded = engine::load(&Source::Gguf(path.into()), options)?;
+        let mut loaded = engine::load(&Source::Files(path.into()), options)?;
         let blocks = whole_context(&mut *loaded.model)?;
         let tokenizer = Tokenizer::from_bytes(&loaded.vocabulary.tokenizer_json);
         Ok(Self {
