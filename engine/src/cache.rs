@@ -15,6 +15,8 @@ mod layout;
 mod lease;
 mod pool;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use layout::{CacheType, KvLayout};
 pub use lease::{BlockCopy, Lease};

@@ -6,4 +6,5 @@
 
 mod invariance;
 mod oracle;
+mod stock;
 mod support;
