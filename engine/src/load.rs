@@ -1,8 +1,8 @@
 //! From a name to a model that runs.
 
 use crate::{
-    CacheType, Checkpoint, Device, Footprint, LoadError, Model, Synthetic, Vocabulary, WeightType, cpu::Cpu,
-    decoder::Decoder, device::Tensors, synthetic::Description,
+    CacheType, Checkpoint, Device, Footprint, LoadError, Model, Synthetic, Vocabulary, WeightType,
+    cpu::Cpu, decoder::Decoder, device::Tensors, synthetic::Description,
 };
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -78,7 +78,12 @@ pub fn footprint(
 ) -> Result<Footprint, LoadError> {
     let checkpoint = Checkpoint::open(path)?;
     let config = checkpoint.config()?;
-    Ok(Footprint::new(&config, checkpoint.size_bytes(), options, kind))
+    Ok(Footprint::new(
+        &config,
+        checkpoint.size_bytes(),
+        options,
+        kind,
+    ))
 }
 
 fn load_files(path: &Path, options: LoadOptions) -> Result<Loaded, LoadError> {

@@ -167,7 +167,9 @@ fn load_options(options: &ModelOptions, source: &Source) -> anyhow::Result<LoadO
 fn plan_memory(options: &ModelOptions, source: &Source, load: &LoadOptions) -> anyhow::Result<u64> {
     let Source::Files(path) = source else {
         // Nothing but a few numbers per sequence is kept.
-        return Ok(options.cache_mib.map_or(CPU_CACHE, |mib| u64::from(mib) * MIB));
+        return Ok(options
+            .cache_mib
+            .map_or(CPU_CACHE, |mib| u64::from(mib) * MIB));
     };
     let footprint = engine::footprint(path, load, options.cache_type)?;
     let sizes = Sizes {

@@ -94,7 +94,9 @@ impl ModelOptions {
             parsed.map_err(|error| wrong(error.into()))?;
             if !matches!(self.device, DeviceChoice::Cpu | DeviceChoice::Auto) {
                 let device = self.device;
-                return Err(ConfigError(format!("--device: the synthetic model computes on the cpu, not on {device}")));
+                return Err(ConfigError(format!(
+                    "--device: the synthetic model computes on the cpu, not on {device}"
+                )));
             }
         }
         match self.device {
@@ -123,11 +125,15 @@ impl ModelOptions {
             ));
         }
         if self.cache_type == CacheType::Q8 && !on_cpu {
-            return Err(ConfigError("--cache-type: q8 is known on the cpu only; a GPU takes f32 or f16".to_owned()));
+            return Err(ConfigError(
+                "--cache-type: q8 is known on the cpu only; a GPU takes f32 or f16".to_owned(),
+            ));
         }
         if self.dtype != WeightType::Stored && on_cpu {
             let dtype = self.dtype;
-            return Err(ConfigError(format!("--dtype: the cpu takes weights as they are stored, not as {dtype}")));
+            return Err(ConfigError(format!(
+                "--dtype: the cpu takes weights as they are stored, not as {dtype}"
+            )));
         }
         Ok(())
     }
@@ -144,5 +150,64 @@ impl ModelOptions {
             // SAFETY: no other thread exists yet that could read the environment meanwhile.
             unsafe { std::env::set_var(name, threads.to_string()) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        model: ModelOptions,
+    }
+
+    fn options(flags: &[&str]) -> ModelOptions {
+        let args = [&["program", "--model", "synthetic"], flags].concat();
+        Program::try_parse_from(args).unwrap().model
+    }
+
+    #[test]
+    fn the_cpu_is_batch_invariant_unless_told_otherwise_and_a_gpu_never() {
+        let (cpu, gpu) = (Device::cpu(), Device::candle_cpu());
+        let on = |flags: &[&str], device: &Device| options(flags).batch_invariant_on(device);
+        assert!(on(&[], &cpu).unwrap());
+        assert!(!on(&["--batch-invariant=false"], &cpu).unwrap());
+        assert!(!on(&[], &gpu).unwrap());
+        assert!(!on(&["--batch-invariant=false"], &gpu).unwrap());
+        for flag in ["--batch-invariant", "--batch-invariant=true"] {
+            assert!(on(&[flag], &cpu).unwrap());
+            let refusal = on(&[flag], &gpu).unwrap_err().to_string();
+            assert!(refusal.starts_with("--batch-invariant"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_a_device_cannot_hold_is_refused_by_flag() {
+        let (cpu, gpu) = (Device::cpu(), Device::candle_cpu());
+        let refusal = |flags: &[&str], device: &Device| {
+            options(flags)
+                .batch_invariant_on(device)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refusal(&["--dtype", "f16"], &cpu).starts_with("--dtype"));
+        assert!(
+            options(&["--dtype", "f16"])
+                .batch_invariant_on(&gpu)
+                .is_ok()
+        );
+        assert!(refusal(&["--cache-type", "q8"], &gpu).starts_with("--cache-type"));
+        assert!(
+            options(&["--cache-type", "q8"])
+                .batch_invariant_on(&cpu)
+                .is_ok()
+        );
+        let early = options(&["--dtype", "bf16"])
+            .validate(Role::Target)
+            .unwrap_err();
+        assert!(early.to_string().starts_with("--dtype"), "{early}");
     }
 }

@@ -39,7 +39,10 @@ impl Exactness {
             let got = runner.append(0, 0, &all, all.len())?;
             for (expected, got) in expected.iter().zip(&got) {
                 // A difference that is not a number must not be lost in the comparison.
-                difference = [difference, relative(expected, got)].into_iter().max_by(f32::total_cmp).unwrap_or(f32::NAN);
+                difference = [difference, relative(expected, got)]
+                    .into_iter()
+                    .max_by(f32::total_cmp)
+                    .unwrap_or(f32::NAN);
                 same += usize::from(choice(expected) == choice(got));
                 rows += 1;
             }
@@ -84,7 +87,11 @@ fn speculative(runner: &mut Runner, prompt: &[u32], plain: &[u32], seed: u64) ->
     while text.len() < TOKENS {
         let mut step = vec![text[text.len() - 1]];
         for &token in plain[text.len()..].iter().take(DRAFT) {
-            step.push(if rng.random_bool(AGREEMENT) { token } else { (token + 1) % 256 });
+            step.push(if rng.random_bool(AGREEMENT) {
+                token
+            } else {
+                (token + 1) % 256
+            });
         }
         let rows = runner.append(1, prompt.len() + text.len() - 1, &step, step.len())?;
         for (row, logits) in rows.iter().enumerate() {

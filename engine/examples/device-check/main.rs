@@ -30,8 +30,17 @@ struct Setting {
 }
 
 const HEADER: [&str; 11] = [
-    "weights", "held as", "cache", "tok/s, 1 row", "4 rows", "8 rows", "8 texts", "prefill tok/s", "largest difference",
-    "same argmax", "spec = plain",
+    "weights",
+    "held as",
+    "cache",
+    "tok/s, 1 row",
+    "4 rows",
+    "8 rows",
+    "8 texts",
+    "prefill tok/s",
+    "largest difference",
+    "same argmax",
+    "spec = plain",
 ];
 
 fn main() -> ExitCode {
@@ -52,7 +61,11 @@ fn run() -> Result<bool> {
     let models = Models::write(options.quick)?;
     let device = &options.device;
     println!("device {device}; {}", models.description());
-    println!("| {} |\n|{}", HEADER.join(" | "), "---|".repeat(HEADER.len()));
+    println!(
+        "| {} |\n|{}",
+        HEADER.join(" | "),
+        "---|".repeat(HEADER.len())
+    );
     let mut good = true;
     for setting in settings(device) {
         let exact = Exactness::of(&models, &setting, device).context("exactness")?;
@@ -89,7 +102,11 @@ fn row(setting: &Setting, exact: &Exactness, speed: &Speed) -> [String; 11] {
 /// The processor's own kernels take weights as they are stored.
 fn settings(device: &Device) -> Vec<Setting> {
     use models::Encoding::{F32, Q4K};
-    let setting = |stored, held, cache| Setting { stored, held, cache };
+    let setting = |stored, held, cache| Setting {
+        stored,
+        held,
+        cache,
+    };
     let mut settings = vec![
         setting(F32, WeightType::Stored, CacheType::F32),
         setting(Q4K, WeightType::Stored, CacheType::F32),
@@ -114,7 +131,10 @@ impl Options {
         }
         let device = match device.as_str() {
             "candle-cpu" => Device::candle_cpu(),
-            other => other.parse::<DeviceChoice>().map_err(anyhow::Error::msg)?.open()?,
+            other => other
+                .parse::<DeviceChoice>()
+                .map_err(anyhow::Error::msg)?
+                .open()?,
         };
         Ok(Self { device, quick })
     }

@@ -1,9 +1,9 @@
 //! The models of the check: seeded random weights.
 
 use anyhow::{Context as _, Result};
+use candle_core::quantized::GgmlDType;
 use engine::Source;
 use engine::tiny::TinyModel;
-use candle_core::quantized::GgmlDType;
 use std::fmt;
 use tempfile::TempDir;
 
@@ -24,17 +24,35 @@ impl Models {
     /// Writes the files. A `quick` check measures a model that is too small to tell much.
     pub(crate) fn write(quick: bool) -> Result<Self> {
         let folder = tempfile::tempdir().context("a folder for the models")?;
-        let models = Self { folder, megabytes: 0 };
+        let models = Self {
+            folder,
+            megabytes: 0,
+        };
         let (layers, heads) = if quick { (4, 16) } else { (8, 64) };
         for encoding in [Encoding::F32, Encoding::Q4K] {
             let dtype = encoding.dtype();
-            let small = TinyModel { dtype, seed: 5, layers: 4, heads: 8, ..TinyModel::default() };
+            let small = TinyModel {
+                dtype,
+                seed: 5,
+                layers: 4,
+                heads: 8,
+                ..TinyModel::default()
+            };
             small.write(&models.path(encoding, "small"))?;
-            let large = TinyModel { dtype, seed: 6, layers, heads, ..TinyModel::default() };
+            let large = TinyModel {
+                dtype,
+                seed: 6,
+                layers,
+                heads,
+                ..TinyModel::default()
+            };
             large.write(&models.path(encoding, "large"))?;
         }
         let megabytes = models.path(Encoding::Q4K, "large").metadata()?.len() / 1_000_000;
-        Ok(Self { megabytes, ..models })
+        Ok(Self {
+            megabytes,
+            ..models
+        })
     }
 
     pub(crate) fn description(&self) -> String {

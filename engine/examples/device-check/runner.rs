@@ -2,7 +2,9 @@
 
 use crate::Setting;
 use anyhow::Result;
-use engine::{BLOCK_TOKENS, BlockId, CacheType, Device, Input, LoadOptions, Model, Source, WeightType};
+use engine::{
+    BLOCK_TOKENS, BlockId, CacheType, Device, Input, LoadOptions, Model, Source, WeightType,
+};
 
 /// Tokens that a text may have.
 pub(crate) const ROOM: usize = 1024;
@@ -26,7 +28,12 @@ impl Runner {
         Self::load(source, Device::cpu(), WeightType::Stored, CacheType::F32)
     }
 
-    fn load(source: &Source, device: Device, weights: WeightType, cache: CacheType) -> Result<Self> {
+    fn load(
+        source: &Source,
+        device: Device,
+        weights: WeightType,
+        cache: CacheType,
+    ) -> Result<Self> {
         let options = LoadOptions {
             batch_invariant: false,
             device,
@@ -35,7 +42,9 @@ impl Runner {
         let mut model = engine::load(source, options)?.model;
         let blocks = ROOM / BLOCK_TOKENS;
         model.allocate(TEXTS * blocks, cache)?;
-        let table = |text: usize| (text * blocks..(text + 1) * blocks).map(|block| BlockId::new(block as u32));
+        let table = |text: usize| {
+            (text * blocks..(text + 1) * blocks).map(|block| BlockId::new(block as u32))
+        };
         Ok(Self {
             model,
             tables: (0..TEXTS).map(|text| table(text).collect()).collect(),
@@ -44,12 +53,22 @@ impl Runner {
 
     /// Appends `tokens` to the first `start` ones of a text, and returns the logits of the last
     /// `wanted`.
-    pub(crate) fn append(&mut self, text: usize, start: usize, tokens: &[u32], wanted: usize) -> Result<Vec<Vec<f32>>> {
+    pub(crate) fn append(
+        &mut self,
+        text: usize,
+        start: usize,
+        tokens: &[u32],
+        wanted: usize,
+    ) -> Result<Vec<Vec<f32>>> {
         self.step(&[(text, start, tokens)], wanted)
     }
 
     /// The same for several texts in one step.
-    pub(crate) fn step(&mut self, parts: &[(usize, usize, &[u32])], wanted: usize) -> Result<Vec<Vec<f32>>> {
+    pub(crate) fn step(
+        &mut self,
+        parts: &[(usize, usize, &[u32])],
+        wanted: usize,
+    ) -> Result<Vec<Vec<f32>>> {
         let batch: Vec<Input<'_>> = parts
             .iter()
             .map(|&(text, start, tokens)| Input {
@@ -59,13 +78,21 @@ impl Runner {
                 wanted,
             })
             .collect();
-        Ok(self.model.forward(&batch)?.rows().map(<[f32]>::to_vec).collect())
+        Ok(self
+            .model
+            .forward(&batch)?
+            .rows()
+            .map(<[f32]>::to_vec)
+            .collect())
     }
 }
 
 /// The most likely token.
 pub(crate) fn choice(logits: &[f32]) -> u32 {
-    let best = logits.iter().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));
+    let best = logits
+        .iter()
+        .enumerate()
+        .max_by(|(_, a), (_, b)| a.total_cmp(b));
     best.map_or(0, |(token, _)| token as u32)
 }
 

@@ -34,11 +34,12 @@ impl Speed {
             runner.append(text, 0, &context, 0)?;
         }
         let tokens = prompt(8, 2);
-        let mut rows = |count: usize| {
-            median(|| runner.append(0, CONTEXT, &tokens[..count], count).map(drop))
-        };
+        let mut rows =
+            |count: usize| median(|| runner.append(0, CONTEXT, &tokens[..count], count).map(drop));
         let (one, four, eight) = (rows(1)?, rows(4)?, rows(8)?);
-        let parts: Vec<_> = (0..TEXTS).map(|text| (text, CONTEXT, &tokens[..1])).collect();
+        let parts: Vec<_> = (0..TEXTS)
+            .map(|text| (text, CONTEXT, &tokens[..1]))
+            .collect();
         let texts = median(|| runner.step(&parts, 1).map(drop))?;
         let long = prompt(PREFILL, 3);
         let prefill = median(|| runner.append(0, 0, &long, 1).map(drop))?;

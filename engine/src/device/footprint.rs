@@ -52,7 +52,11 @@ impl Footprint {
             // Scores as computed, masked, and as weights.
             fixed_numbers: if on_cpu { 0 } else { 3 * numbers(MAX_SCORES) },
             // Keys and values as stored, in 32 bits and masked; twice, as tables are padded.
-            gathered: if on_cpu { 0 } else { 2 * numbers(keys) * 5 * F32 },
+            gathered: if on_cpu {
+                0
+            } else {
+                2 * numbers(keys) * 5 * F32
+            },
         }
     }
 
@@ -60,13 +64,15 @@ impl Footprint {
     /// cache.
     pub fn step_bytes(&self, rows: usize) -> u64 {
         let numbers = self.row_numbers.saturating_mul(rows as u64);
-        numbers.saturating_add(self.fixed_numbers).saturating_mul(F32)
+        numbers
+            .saturating_add(self.fixed_numbers)
+            .saturating_mul(F32)
     }
 
-    /// Bytes that a step gathers at most of a cache of so many bytes.
-    pub fn gathered_bytes(&self, cache: u64) -> u64 {
-        let tokens = (cache / self.block_bytes().max(1)).saturating_mul(BLOCK_TOKENS as u64);
-        tokens.saturating_mul(self.gathered)
+    /// The share of the cache's size that a step which attends to all of it gathers beside.
+    pub fn gathered_share(&self) -> f64 {
+        let token = self.block_bytes() as f64 / BLOCK_TOKENS as f64;
+        self.gathered as f64 / token
     }
 
     /// Bytes of cache that `sequences` of the longest kind take.

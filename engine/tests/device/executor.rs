@@ -18,7 +18,11 @@ struct Greedy(Vec<TokenId>);
 
 impl Reader for Greedy {
     fn read(&mut self, row: Row<'_>) -> Result<Option<TokenId>, EngineError> {
-        let best = row.logits().iter().enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));
+        let best = row
+            .logits()
+            .iter()
+            .enumerate()
+            .max_by(|(_, a), (_, b)| a.total_cmp(b));
         let token = best.map_or(0, |(token, _)| token as TokenId);
         self.0.push(token);
         Ok(Some(token))
@@ -41,18 +45,36 @@ fn engine(source: &Source, device: Device) -> Engine {
 
 fn open(engine: &Engine) -> Sequence {
     let adjustments = Adjustments::new(AdjustmentOptions::default()).unwrap();
-    engine.open(Prefix::new(Arc::new(adjustments), None)).unwrap()
+    engine
+        .open(Prefix::new(Arc::new(adjustments), None))
+        .unwrap()
 }
 
 /// A text, then half of it kept and gone on with by a draft that is verified, then another text.
 async fn texts(engine: &Engine, prompt: Vec<TokenId>) -> Vec<Vec<TokenId>> {
     let mut sequence = open(engine);
     let kept = prompt.len();
-    let first = sequence.decode(0, prompt, 30, Greedy::default()).await.unwrap().0;
-    let verified = sequence.read(kept, first[..8].to_vec(), 8, Greedy::default()).await.unwrap().0;
+    let first = sequence
+        .decode(0, prompt, 30, Greedy::default())
+        .await
+        .unwrap()
+        .0;
+    let verified = sequence
+        .read(kept, first[..8].to_vec(), 8, Greedy::default())
+        .await
+        .unwrap()
+        .0;
     let wrong = [&first[..4], &[7, 7, 7]].concat();
-    let rejected = sequence.read(kept, wrong, 7, Greedy::default()).await.unwrap().0;
-    let second = sequence.decode(kept + 4, first[4..5].to_vec(), 10, Greedy::default()).await.unwrap().0;
+    let rejected = sequence
+        .read(kept, wrong, 7, Greedy::default())
+        .await
+        .unwrap()
+        .0;
+    let second = sequence
+        .decode(kept + 4, first[4..5].to_vec(), 10, Greedy::default())
+        .await
+        .unwrap()
+        .0;
     vec![first, verified, rejected, second]
 }
 
@@ -68,7 +90,9 @@ async fn all_texts(source: &Source, device: Device) -> Vec<Vec<Vec<TokenId>>> {
         tokens(3, 5),
     ];
     let [a, b, c, d, e] = prompts.map(|prompt| texts(&engine, prompt));
-    let all = tokio::time::timeout(Duration::from_secs(60), async { tokio::join!(a, b, c, d, e) });
+    let all = tokio::time::timeout(Duration::from_secs(60), async {
+        tokio::join!(a, b, c, d, e)
+    });
     let (a, b, c, d, e) = all.await.expect("no hang");
     vec![a, b, c, d, e]
 }
@@ -76,7 +100,12 @@ async fn all_texts(source: &Source, device: Device) -> Vec<Vec<Vec<TokenId>>> {
 #[tokio::test]
 async fn the_engine_writes_the_same_texts() {
     let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-    TinyModel { seed: 9, ..TinyModel::default() }.write(&file).unwrap();
+    TinyModel {
+        seed: 9,
+        ..TinyModel::default()
+    }
+    .write(&file)
+    .unwrap();
     let source = Source::Files(file.to_path_buf());
     let own = all_texts(&source, Device::cpu()).await;
     let candle = all_texts(&source, Device::candle_cpu()).await;
