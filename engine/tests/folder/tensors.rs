@@ -157,7 +157,7 @@ fn headers_are_read_or_refused_with_the_tensor() {
         (tensor("F32", json!([4, 4]), [8, 4]), "w takes bytes 8 to 4"),
         (tensor("F32", json!([4, 4]), [0, 32]), "32 bytes"),
         (tensor("F32", json!([u64::MAX, 2]), [0, 64]), "64 bytes"),
-        (tensor("F32", json!([1 << 62]), [0, 64]), "64 bytes"),
+        (tensor("F32", json!([1u64 << 62]), [0, 64]), "64 bytes"),
         (tensor("F32", json!(vec![1; 9]), [0, 4]), "9 dimensions"),
         (tensor("F32", json!([-4]), [0, 64]), "tensor w"),
         (tensor("F32", json!("many"), [0, 64]), "tensor w"),
