@@ -10,8 +10,9 @@ use std::num::NonZeroUsize;
 /// Which model to serve, and with how much of the machine.
 #[derive(Debug, Clone, Args)]
 pub struct ModelOptions {
-    /// The model: a GGUF file, the name of a preset or of a known model, `hf:owner/repo[/file][@revision]`, or
-    /// `synthetic[:description]` for the built-in toy model. A known model is fetched first where it is absent.
+    /// The model: a GGUF file, a folder of safetensors with config.json and tokenizer.json, the name of a preset or
+    /// of a known model, `hf:owner/repo[/file][@revision]` for a GGUF file, or `synthetic[:description]` for the
+    /// built-in toy model. A known model is fetched first where it is absent.
     #[arg(long, env = "SPECDEC_MODEL", value_name = "MODEL")]
     pub model: String,
 
