@@ -57,8 +57,9 @@ fn merges(tokens: &TokenTable<'_>, scores: &[f32]) -> Vec<(String, String)> {
         .enumerate()
         .filter(|(_, (_, kind))| matches!(kind, Kind::Text | Kind::UserDefined))
         .filter_map(|(id, (piece, _))| {
-            let middle = last_join(piece, tokens, scores)?;
-            let (left, right) = piece.split_at(middle);
+            let (left, right) = piece.split_at(last_join(piece, tokens, scores)?);
+            // A character may be no piece; it is then written in bytes and joins nothing.
+            tokens.id(left).and(tokens.id(right))?;
             Some((id, (left.to_owned(), right.to_owned())))
         })
         .collect();
