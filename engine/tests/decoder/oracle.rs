@@ -137,7 +137,7 @@ fn prompts(path: &Path) -> Vec<Vec<u32>> {
 }
 
 /// The same model with float weights.
-fn dequantised(path: &Path) -> tempfile::TempPath {
+pub(crate) fn dequantised(path: &Path) -> tempfile::TempPath {
     let mut file = File::open(path).unwrap();
     let content = gguf_file::Content::read(&mut file).unwrap();
     let tensors: Vec<(&str, QTensor)> = content
@@ -166,7 +166,7 @@ fn dequantised(path: &Path) -> tempfile::TempPath {
     path
 }
 
-fn model_file(name: &str) -> PathBuf {
+pub(crate) fn model_file(name: &str) -> PathBuf {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let folder = variable("SPECDEC_MODELS").unwrap_or_else(|| {
         let home = || variable("HOME").expect("HOME is set").join(".cache");
