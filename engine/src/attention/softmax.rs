@@ -132,7 +132,7 @@ fn take_in_several<const N: usize>(
 }
 
 /// A softmax that goes on: the maximum before, and what is new.
-struct Step {
+pub(crate) struct Step {
     scale: f32,
     before: f32,
     maximum: f32,

@@ -104,6 +104,7 @@ fn rows_that_go_over_blocks_together_give_the_bits_of_each_alone() {
         let positions = |input: usize, positions: Range<usize>| {
             positions.map(move |position| Row { input, position })
         };
+        let tables = [&tables[0][..], &tables[1]];
         let rows: Vec<Row> = positions(0, 88..107).chain(positions(1, 30..35)).collect();
         // Heads that share keys: one, and so many that they make up groups of all sizes.
         for heads in [2, 6, 14] {
@@ -118,7 +119,7 @@ fn rows_that_go_over_blocks_together_give_the_bits_of_each_alone() {
                     rows,
                     window,
                     scale: SCALE,
-                    tables: &[&tables[0], &tables[1]],
+                    tables: &tables,
                     cache: &cache,
                 };
                 let query = |row: usize| &queries[row * width..][..width];
