@@ -11,6 +11,7 @@
 //! needed. What the numbers mean, and which token comes next, is the model's business.
 
 mod books;
+mod encoding;
 mod layout;
 mod lease;
 mod pool;
@@ -21,7 +22,7 @@ mod tests;
 pub use layout::{CacheType, KvLayout};
 pub use lease::{BlockCopy, Lease};
 pub use pool::{Pool, Usage};
-pub(crate) use storage::Storage;
+pub(crate) use storage::{Decoded, Storage};
 
 use speculation::TokenId;
 

@@ -32,9 +32,7 @@ pub mod vocabulary;
 
 pub use cache::{BLOCK_TOKENS, BlockCopy, BlockId, CacheType, KvLayout, Lease, Pool, Usage};
 pub use checkpoint::Checkpoint;
-pub use config::{
-    Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling,
-};
+pub use config::{Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling};
 pub use device::{Device, DeviceChoice, Footprint, WeightType};
 pub use error::{EngineError, LoadError};
 pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
