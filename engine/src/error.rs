@@ -30,6 +30,14 @@ pub enum LoadError {
         /// What it is, and what would be supported.
         detail: String,
     },
+    /// The device is absent or does not compute.
+    #[error("device {device} is not available: {detail}")]
+    Device {
+        /// As it was asked for.
+        device: String,
+        /// What the libraries say.
+        detail: String,
+    },
     /// A field of a synthetic model's description is wrong.
     #[error("synthetic model: {0}")]
     Synthetic(String),
@@ -44,9 +52,6 @@ pub enum EngineError {
         /// The most it takes.
         max: usize,
     },
-    /// The sequence's cache was given to others; open it again.
-    #[error("the sequence was evicted from the cache")]
-    Evicted,
     /// The cache budget cannot hold the sequence, even alone.
     #[error("{tokens} tokens need more than the cache's {budget_bytes} bytes")]
     CacheFull {

@@ -1,8 +1,8 @@
 //! From a name to a model that runs.
 
 use crate::{
-    Decoder, DecoderConfig, LoadError, Model, Synthetic, Vocabulary, gguf::GgufFile,
-    synthetic::Description,
+    CacheType, Checkpoint, Device, Footprint, LoadError, Model, Synthetic, Vocabulary, WeightType,
+    cpu::Cpu, decoder::Decoder, device::Tensors, synthetic::Description,
 };
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -11,18 +11,34 @@ use tracing::info;
 /// Where a model comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// A GGUF file.
-    Gguf(PathBuf),
+    /// A GGUF file, or a folder of safetensors.
+    Files(PathBuf),
     /// The built-in toy model, by its description: `key=value` pairs, comma-separated; see
     /// [`crate::synthetic::Description`].
     Synthetic(String),
 }
 
 /// How a model is run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// Keeps every row's logits independent of what else is in its batch, to the bit.
+    /// Keeps every row's logits independent of what else is in its batch, to the bit. Only the
+    /// processor can.
     pub batch_invariant: bool,
+    /// Where it computes.
+    pub device: Device,
+    /// What a device other than the processor holds matrices in.
+    pub weights: WeightType,
+}
+
+impl Default for LoadOptions {
+    /// On the processor, batch-invariant.
+    fn default() -> Self {
+        Self {
+            batch_invariant: true,
+            device: Device::cpu(),
+            weights: WeightType::Stored,
+        }
+    }
 }
 
 /// A model with its vocabulary.
@@ -39,7 +55,7 @@ pub struct Loaded {
 /// Any [`LoadError`].
 pub fn load(source: &Source, options: LoadOptions) -> Result<Loaded, LoadError> {
     match source {
-        Source::Gguf(path) => load_gguf(path, options),
+        Source::Files(path) => load_files(path, options),
         Source::Synthetic(description) => {
             let model = Synthetic::new(description.parse::<Description>()?);
             info!(description, "synthetic model ready");
@@ -51,28 +67,56 @@ pub fn load(source: &Source, options: LoadOptions) -> Result<Loaded, LoadError> 
     }
 }
 
-fn load_gguf(path: &Path, options: LoadOptions) -> Result<Loaded, LoadError> {
+/// What a model of files takes of memory with a cache of `kind`, before it is loaded.
+///
+/// # Errors
+/// Any [`LoadError`] that files give before their tensors are read.
+pub fn footprint(
+    path: &Path,
+    options: &LoadOptions,
+    kind: CacheType,
+) -> Result<Footprint, LoadError> {
+    let checkpoint = Checkpoint::open(path)?;
+    let config = checkpoint.config()?;
+    Ok(Footprint::new(
+        &config,
+        checkpoint.size_bytes(),
+        options,
+        kind,
+    ))
+}
+
+fn load_files(path: &Path, options: LoadOptions) -> Result<Loaded, LoadError> {
     let start = Instant::now();
-    let file = GgufFile::open(path)?;
-    let config = DecoderConfig::from_gguf(&file)?;
-    let vocabulary = Vocabulary::from_gguf(&file)?;
-    let decoder = Decoder::from_gguf(&file, config.clone(), options)?;
+    let checkpoint = Checkpoint::open(path)?;
+    let config = checkpoint.config()?;
+    let vocabulary = checkpoint.vocabulary()?;
+    let LoadOptions {
+        batch_invariant,
+        device,
+        weights,
+    } = options;
+    let model: Box<dyn Model> = if device.is_cpu() {
+        let backend = Cpu::new(batch_invariant);
+        Box::new(Decoder::load(backend, &checkpoint, config.clone())?)
+    } else {
+        let backend = Tensors::new(&device, weights);
+        Box::new(Decoder::load(backend, &checkpoint, config.clone())?)
+    };
     info!(
         path = %path.display(),
         family = ?config.family,
-        layers = config.layers,
+        layers = config.layers.len(),
         hidden = config.hidden,
         heads = config.heads,
         kv_heads = config.kv_heads,
         vocabulary_rows = config.vocabulary_rows,
         context_length = config.context_length,
-        weights = ?decoder.weight_type(),
-        batch_invariant = options.batch_invariant,
+        weights = checkpoint.weight_type(),
+        batch_invariant,
+        device = %device,
         seconds = start.elapsed().as_secs_f64(),
         "model loaded"
     );
-    Ok(Loaded {
-        model: Box::new(decoder),
-        vocabulary,
-    })
+    Ok(Loaded { model, vocabulary })
 }

@@ -7,9 +7,10 @@ use candle_core::utils::barrier_pool;
 ///
 /// # Panics
 /// If `values` does not divide into pieces.
-pub(crate) fn for_each_piece<F>(values: &mut [f32], piece_len: usize, work: F)
+pub(crate) fn for_each_piece<T, F>(values: &mut [T], piece_len: usize, work: F)
 where
-    F: Fn(usize, &mut [f32]) + Sync,
+    T: Send,
+    F: Fn(usize, &mut [T]) + Sync,
 {
     assert!(values.len().is_multiple_of(piece_len), "whole pieces");
     let count = values.len() / piece_len;
@@ -29,17 +30,17 @@ where
     });
 }
 
-struct Base(*mut f32);
+struct Base<T>(*mut T);
 
-impl Base {
+impl<T> Base<T> {
     // A method, so that closures capture the whole struct with its `Sync`.
-    fn get(&self) -> *mut f32 {
+    fn get(&self) -> *mut T {
         self.0
     }
 }
 
 // SAFETY: only `for_each_piece` uses it, and gives each thread pieces of its own.
-unsafe impl Sync for Base {}
+unsafe impl<T: Send> Sync for Base<T> {}
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,9 @@
     reason = "a helper's failure is the test's failure"
 )]
 
+mod cache_types;
+mod fixtures;
 mod invariance;
 mod oracle;
+mod stock;
 mod support;
