@@ -31,9 +31,7 @@ pub mod vocabulary;
 
 pub use cache::{BLOCK_TOKENS, BlockCopy, BlockId, CacheType, KvLayout, Lease, Pool, Usage};
 pub use checkpoint::Checkpoint;
-pub use config::{
-    Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling,
-};
+pub use config::{Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling};
 pub use error::{EngineError, LoadError};
 pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
 pub use load::{LoadOptions, Loaded, Source, load};

@@ -26,7 +26,11 @@ pub(super) trait Stated {
     fn invalid(&self, detail: String) -> LoadError;
 
     /// A required count within `allowed`.
-    fn required_count(&self, key: &str, allowed: RangeInclusive<usize>) -> Result<usize, LoadError> {
+    fn required_count(
+        &self,
+        key: &str,
+        allowed: RangeInclusive<usize>,
+    ) -> Result<usize, LoadError> {
         self.optional_count(key, allowed)?
             .ok_or_else(|| self.invalid(format!("{key} is absent")))
     }
@@ -107,9 +111,9 @@ pub(super) trait Stated {
     fn epsilon(&self, key: &str) -> Result<f64, LoadError> {
         match self.stated_number(key)? {
             Some(epsilon) if epsilon > 0.0 && epsilon < 1.0 => Ok(epsilon),
-            Some(epsilon) => Err(self.invalid(format!(
-                "{key} is {epsilon}, expected between 0 and 1"
-            ))),
+            Some(epsilon) => {
+                Err(self.invalid(format!("{key} is {epsilon}, expected between 0 and 1")))
+            }
             None => Err(self.invalid(format!("{key} is absent"))),
         }
     }

@@ -108,7 +108,10 @@ impl<B: Backend> Weights<'_, B> {
             let role = Role::Matrix(index, part);
             self.checkpoint.tensor(role, &[rows, self.config.hidden])
         };
-        let tensors = parts.iter().map(tensor).collect::<Result<Vec<QTensor>, _>>()?;
+        let tensors = parts
+            .iter()
+            .map(tensor)
+            .collect::<Result<Vec<QTensor>, _>>()?;
         let taken = self.backend.stack(tensors);
         taken.map_err(|error| self.failed(Role::Matrix(index, parts[0].0), &error))
     }

@@ -50,7 +50,9 @@ impl Tokens {
     /// for which the embedding has none of its `rows`.
     fn read(folder: &Folder, rows: usize) -> Result<Self, LoadError> {
         let path = folder.path().join(TOKENIZER);
-        let json = without_rows(Json::read(&path)?, rows).to_string().into_bytes();
+        let json = without_rows(Json::read(&path)?, rows)
+            .to_string()
+            .into_bytes();
         let invalid = |detail: String| LoadError::Invalid {
             path: path.clone(),
             detail,
@@ -76,12 +78,13 @@ impl Tokens {
             let encoding = self.tokenizer.encode("a", special);
             encoding.map(|encoding| encoding.get_ids().to_vec())
         };
-        let (with, without) = ids(true)
-            .and_then(|with| Ok((with, ids(false)?)))
-            .map_err(|error| LoadError::Invalid {
-                path: self.path.clone(),
-                detail: format!("it cannot encode: {error:.200}"),
-            })?;
+        let (with, without) =
+            ids(true)
+                .and_then(|with| Ok((with, ids(false)?)))
+                .map_err(|error| LoadError::Invalid {
+                    path: self.path.clone(),
+                    detail: format!("it cannot encode: {error:.200}"),
+                })?;
         let first = with.first().copied();
         Ok(first.filter(|_| first != without.first().copied()))
     }
@@ -152,12 +155,13 @@ fn ids_of(config: &Json, key: &str, tokens: &Tokens) -> Result<Vec<TokenId>, Loa
     };
     let id = |value: &Value| {
         let id = value.as_u64().and_then(|id| TokenId::try_from(id).ok());
-        id.filter(|&id| (id as usize) < tokens.table.len()).ok_or_else(|| {
-            config.invalid(format!(
-                "{key} is {value:.40}, the tokenizer has {} tokens",
-                tokens.table.len()
-            ))
-        })
+        id.filter(|&id| (id as usize) < tokens.table.len())
+            .ok_or_else(|| {
+                config.invalid(format!(
+                    "{key} is {value:.40}, the tokenizer has {} tokens",
+                    tokens.table.len()
+                ))
+            })
     };
     values.iter().map(id).collect()
 }
