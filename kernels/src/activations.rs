@@ -28,6 +28,16 @@ pub struct Activations {
     fine_sums: Vec<i16>,
 }
 
+/// One row, to be set.
+#[derive(Debug)]
+pub struct RowMut<'a> {
+    columns: usize,
+    quants: &'a mut [i8],
+    scales: &'a mut [f32],
+    sums: &'a mut [i16],
+    fine_sums: &'a mut [i16],
+}
+
 /// One row.
 #[derive(Clone, Copy)]
 pub(crate) struct Row<'a> {
@@ -55,35 +65,51 @@ impl Grain {
 }
 
 impl Activations {
-    /// Rounds rows of `width` numbers, which lie one after the other. A number that is not finite
-    /// leaves no finite number in the products of its row.
+    /// Room for rows of `width` numbers, all of them zero.
+    ///
+    /// # Panics
+    /// If `width` is no multiple of the grain.
+    pub fn zeros(rows: usize, width: usize, grain: Grain) -> Self {
+        assert!(width.is_multiple_of(grain.columns()), "whole blocks");
+        let len = rows * width;
+        Self {
+            grain,
+            width,
+            quants: vec![0; len],
+            scales: vec![0.0; len / grain.columns()],
+            sums: vec![0; len / GROUP],
+            fine_sums: vec![0; len / FINE],
+        }
+    }
+
+    /// Rounds rows of `width` numbers, which lie one after the other.
     ///
     /// # Panics
     /// If `width` is no multiple of the grain, or `values` are not whole rows.
     pub fn new(values: &[f32], width: usize, grain: Grain) -> Self {
-        let columns = grain.columns();
-        assert!(width.is_multiple_of(columns), "whole blocks");
         assert!(values.len().is_multiple_of(width), "whole rows");
-        let mut quants = vec![0; values.len()];
-        let blocks = values.chunks_exact(columns);
-        let scales = blocks
-            .zip(quants.chunks_exact_mut(columns))
-            .map(|(block, quants)| quantise(block, quants))
-            .collect();
-        let fine_sums = sums(&quants, FINE);
-        Self {
-            sums: fine_sums
-                .as_chunks::<2>()
-                .0
-                .iter()
-                .map(|[a, b]| a + b)
-                .collect(),
-            fine_sums,
-            grain,
-            width,
+        let mut activations = Self::zeros(values.len() / width, width, grain);
+        for (mut row, values) in activations.rows_mut().zip(values.chunks_exact(width)) {
+            row.set(values);
+        }
+        activations
+    }
+
+    /// The rows, to be set.
+    pub fn rows_mut(&mut self) -> impl Iterator<Item = RowMut<'_>> {
+        let columns = self.grain.columns();
+        let scales = self.scales.chunks_exact_mut(self.width / columns);
+        let sums = self.sums.chunks_exact_mut(self.width / GROUP);
+        let fine_sums = self.fine_sums.chunks_exact_mut(self.width / FINE);
+        let rows = self.quants.chunks_exact_mut(self.width);
+        let rows = rows.zip(scales).zip(sums).zip(fine_sums);
+        rows.map(move |(((quants, scales), sums), fine_sums)| RowMut {
+            columns,
             quants,
             scales,
-        }
+            sums,
+            fine_sums,
+        })
     }
 
     /// How many rows there are.
@@ -113,9 +139,26 @@ impl Activations {
     }
 }
 
-fn sums(quants: &[i8], columns: usize) -> Vec<i16> {
-    let sum = |quants: &[i8]| quants.iter().map(|&quant| i16::from(quant)).sum();
-    quants.chunks_exact(columns).map(sum).collect()
+impl RowMut<'_> {
+    /// Rounds `values`. One that is not finite leaves no finite number in the row's products.
+    ///
+    /// # Panics
+    /// If the row has more or fewer numbers.
+    pub fn set(&mut self, values: &[f32]) {
+        assert_eq!(values.len(), self.quants.len(), "numbers in a row");
+        let blocks = values.chunks_exact(self.columns);
+        let quants = self.quants.chunks_exact_mut(self.columns);
+        for ((block, quants), scale) in blocks.zip(quants).zip(&mut *self.scales) {
+            *scale = quantise(block, quants);
+        }
+        let pieces = self.quants.as_chunks::<FINE>().0;
+        for (sum, piece) in self.fine_sums.iter_mut().zip(pieces) {
+            *sum = piece.iter().map(|&quant| i16::from(quant)).sum();
+        }
+        for (sum, [a, b]) in self.sums.iter_mut().zip(self.fine_sums.as_chunks::<2>().0) {
+            *sum = a + b;
+        }
+    }
 }
 
 /// Rounds a block to the nearest multiples of a 127th of its largest magnitude, which it returns.

@@ -12,8 +12,7 @@ pub(crate) mod x86_256;
 pub(crate) mod x86_512;
 
 use crate::TILE;
-use crate::activations::Activations;
-use crate::product::{Kernel, Tile, by_rows};
+use crate::product::{Kernel, Rows, Tile, by_rows};
 use crate::quants::Quants;
 use std::sync::OnceLock;
 
@@ -81,27 +80,22 @@ fn detect() -> Vec<Isa> {
 ///
 /// # Panics
 /// If the processor does not have them.
-pub(crate) fn enter<K: Kernel>(
-    isa: Isa,
-    tile: Tile<'_>,
-    input: &Activations,
-    out: &mut [[f32; TILE]],
-) {
+pub(crate) fn enter<K: Kernel>(isa: Isa, tile: Tile<'_>, rows: Rows<'_>, out: &mut [[f32; TILE]]) {
     assert!(Isa::available().contains(&isa), "{isa:?} on this processor");
     // SAFETY: the processor has the instructions.
     unsafe {
         match isa {
-            Isa::Portable => by_rows::<portable::Portable, K>(tile, input, out),
+            Isa::Portable => by_rows::<portable::Portable, K>(tile, rows, out),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => x86_256::avx2::<K>(tile, input, out),
+            Isa::Avx2 => x86_256::avx2::<K>(tile, rows, out),
             #[cfg(target_arch = "x86_64")]
-            Isa::AvxVnni => x86_256::avx_vnni::<K>(tile, input, out),
+            Isa::AvxVnni => x86_256::avx_vnni::<K>(tile, rows, out),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512Vnni => x86_512::avx512_vnni::<K>(tile, input, out),
+            Isa::Avx512Vnni => x86_512::avx512_vnni::<K>(tile, rows, out),
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon => by_rows::<neon::Neon<false>, K>(tile, input, out),
+            Isa::Neon => by_rows::<neon::Neon<false>, K>(tile, rows, out),
             #[cfg(target_arch = "aarch64")]
-            Isa::NeonDot => neon::dot::<K>(tile, input, out),
+            Isa::NeonDot => neon::dot::<K>(tile, rows, out),
         }
     }
 }

@@ -20,7 +20,7 @@ mod pack;
 mod product;
 mod quants;
 
-pub use activations::{Activations, Grain};
+pub use activations::{Activations, Grain, RowMut};
 pub use format::Format;
 pub use isa::Isa;
 pub use matrix::{Matrix, SizeError};

@@ -1,7 +1,7 @@
 //! Matrices in tiles.
 
 use crate::pack::{Block, Line, block_lines};
-use crate::product::{self, Tile};
+use crate::product::{self, Rows, Tile};
 use crate::{Activations, Format, Grain, Isa, TILE};
 use rayon::prelude::*;
 
@@ -135,17 +135,25 @@ impl Matrix {
         }
     }
 
-    /// The product of each row of `input` with the outputs of a tile; in the last tile, what is
-    /// over is zero.
+    /// The products of some rows of `input`, from row `first` on and one for each entry of `out`,
+    /// with the outputs of a tile. In the last tile, what is over is zero.
     ///
     /// # Panics
-    /// If there is no such tile, if `input` is of another width or grain, or if `out` has not one
-    /// entry per row.
-    pub fn multiply(&self, isa: Isa, input: &Activations, tile: usize, out: &mut [[f32; TILE]]) {
+    /// If there is no such tile, if `input` has not so many rows or is of another width or grain,
+    /// or if this processor has not the instructions.
+    pub fn multiply(
+        &self,
+        isa: Isa,
+        input: &Activations,
+        first: usize,
+        tile: usize,
+        out: &mut [[f32; TILE]],
+    ) {
         assert_eq!(input.width(), self.inputs, "numbers in a row");
         assert_eq!(input.grain(), Grain::of(self.format), "columns of a scale");
-        assert_eq!(input.rows(), out.len(), "rows");
-        product::multiply(isa, self.format, self.tile(tile), input, out);
+        assert!(first + out.len() <= input.rows(), "rows");
+        let rows = Rows { input, first };
+        product::multiply(isa, self.format, self.tile(tile), rows, out);
     }
 
     fn tile(&self, tile: usize) -> Tile<'_> {

@@ -15,6 +15,13 @@ pub(crate) struct Tile<'a> {
     pub(crate) halves: &'a [u16],
 }
 
+/// Rows of activations from one on.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub(crate) input: &'a Activations,
+    pub(crate) first: usize,
+}
+
 /// How far ahead of their use weights are asked for, in bytes.
 const AHEAD: usize = 4096;
 /// Blocks that are summed before other lanes have their turn.
@@ -46,18 +53,18 @@ pub(crate) fn multiply(
     isa: Isa,
     format: Format,
     tile: Tile<'_>,
-    input: &Activations,
+    rows: Rows<'_>,
     out: &mut [[f32; TILE]],
 ) {
     match format {
-        Format::Q4_0 => isa::enter::<Small<Four, 8, false>>(isa, tile, input, out),
-        Format::Q4_1 => isa::enter::<Small<Four, 0, true>>(isa, tile, input, out),
-        Format::Q5_0 => isa::enter::<Small<Five, 16, false>>(isa, tile, input, out),
-        Format::Q5_1 => isa::enter::<Small<Five, 0, true>>(isa, tile, input, out),
-        Format::Q8_0 => isa::enter::<Small<Eight, 0, false>>(isa, tile, input, out),
-        Format::Q4_K => isa::enter::<WithMinima<Four>>(isa, tile, input, out),
-        Format::Q5_K => isa::enter::<WithMinima<Five>>(isa, tile, input, out),
-        Format::Q6_K => isa::enter::<WithOffset>(isa, tile, input, out),
+        Format::Q4_0 => isa::enter::<Small<Four, 8, false>>(isa, tile, rows, out),
+        Format::Q4_1 => isa::enter::<Small<Four, 0, true>>(isa, tile, rows, out),
+        Format::Q5_0 => isa::enter::<Small<Five, 16, false>>(isa, tile, rows, out),
+        Format::Q5_1 => isa::enter::<Small<Five, 0, true>>(isa, tile, rows, out),
+        Format::Q8_0 => isa::enter::<Small<Eight, 0, false>>(isa, tile, rows, out),
+        Format::Q4_K => isa::enter::<WithMinima<Four>>(isa, tile, rows, out),
+        Format::Q5_K => isa::enter::<WithMinima<Five>>(isa, tile, rows, out),
+        Format::Q6_K => isa::enter::<WithOffset>(isa, tile, rows, out),
     }
 }
 
@@ -69,7 +76,7 @@ pub(crate) fn multiply(
 #[inline(always)]
 pub(crate) unsafe fn by_rows<L: Lanes, K: Kernel>(
     tile: Tile<'_>,
-    input: &Activations,
+    rows: Rows<'_>,
     out: &mut [[f32; TILE]],
 ) {
     let mut start = 0;
@@ -78,10 +85,10 @@ pub(crate) unsafe fn by_rows<L: Lanes, K: Kernel>(
         // SAFETY: as required of the caller.
         start += unsafe {
             match left {
-                1 => piece::<L, K, 1>(tile, input, start, out),
-                2 => piece::<L, K, 2>(tile, input, start, out),
-                5.. if L::WIDE => piece::<L, K, 8>(tile, input, start, out),
-                _ => piece::<L, K, 4>(tile, input, start, out),
+                1 => piece::<L, K, 1>(tile, rows, start, out),
+                2 => piece::<L, K, 2>(tile, rows, start, out),
+                5.. if L::WIDE => piece::<L, K, 8>(tile, rows, start, out),
+                _ => piece::<L, K, 4>(tile, rows, start, out),
             }
         };
     }
@@ -90,14 +97,15 @@ pub(crate) unsafe fn by_rows<L: Lanes, K: Kernel>(
 #[inline(always)]
 unsafe fn piece<L: Lanes, K: Kernel, const R: usize>(
     tile: Tile<'_>,
-    input: &Activations,
+    rows: Rows<'_>,
     start: usize,
     out: &mut [[f32; TILE]],
 ) -> usize {
     let last = out.len() - 1;
-    let mut rows = [input.row(start); R];
+    let Rows { input, first } = rows;
+    let mut rows = [input.row(first + start); R];
     for (i, row) in rows.iter_mut().enumerate() {
-        *row = input.row(last.min(start + i));
+        *row = input.row(first + last.min(start + i));
     }
     // SAFETY: as required of the caller.
     let sums = unsafe { K::run::<L, R>(tile, &rows) };

@@ -59,7 +59,7 @@ fn product(matrix: &Matrix, isa: Isa, values: &[f32]) -> Vec<Vec<f32>> {
     let mut rows = vec![Vec::new(); input.rows()];
     let mut out = vec![[f32::NAN; TILE]; input.rows()];
     for tile in 0..matrix.tiles() {
-        matrix.multiply(isa, &input, tile, &mut out);
+        matrix.multiply(isa, &input, 0, tile, &mut out);
         for (row, out) in rows.iter_mut().zip(&out) {
             row.extend(out);
         }

@@ -7,9 +7,8 @@
 
 use super::Lanes;
 use crate::TILE;
-use crate::activations::Activations;
 use crate::float::from_half;
-use crate::product::{Kernel, Tile, by_rows};
+use crate::product::{Kernel, Rows, Tile, by_rows};
 use crate::quants::Quants;
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -20,8 +19,8 @@ pub(crate) struct Neon<const DOT: bool>;
 /// # Safety
 /// As for [`Kernel::run`].
 #[target_feature(enable = "neon,dotprod")]
-pub(crate) unsafe fn dot<K: Kernel>(tile: Tile<'_>, input: &Activations, out: &mut [[f32; TILE]]) {
-    by_rows::<Neon<true>, K>(tile, input, out);
+pub(crate) unsafe fn dot<K: Kernel>(tile: Tile<'_>, rows: Rows<'_>, out: &mut [[f32; TILE]]) {
+    by_rows::<Neon<true>, K>(tile, rows, out);
 }
 
 impl<const DOT: bool> Lanes for Neon<DOT> {
@@ -79,6 +78,7 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
         weights: &[uint8x16_t; N],
         activations: *const i8,
     ) -> int32x4_t {
+        const { assert!(Q::LARGEST <= 127, "quants are taken as signed") };
         sum_of_quads::<DOT, N>(vdupq_n_s32(start), weights, activations)
     }
 
@@ -98,7 +98,7 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
         weights: &[uint8x16_t; N],
         activations: *const i8,
     ) -> int32x4_t {
-        let dot = sum_of_quads::<DOT, N>(vdupq_n_s32(0), weights, activations);
+        let dot = Self::dot::<Q, N>(0, weights, activations);
         vmlaq_s32(start, dot, scales)
     }
 
@@ -158,8 +158,7 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
     }
 }
 
-/// `start + Σ weight · activation`. No quant without a sign is above 127, so that all of them can
-/// be taken as signed.
+/// `start + Σ weight · activation`, of weights with a sign.
 #[inline(always)]
 unsafe fn sum_of_quads<const DOT: bool, const N: usize>(
     start: int32x4_t,

@@ -7,8 +7,7 @@
 
 use super::Lanes;
 use crate::TILE;
-use crate::activations::Activations;
-use crate::product::{Kernel, Tile, by_rows};
+use crate::product::{Kernel, Rows, Tile, by_rows};
 use crate::quants::Quants;
 use std::arch::x86_64::*;
 
@@ -18,19 +17,15 @@ pub(crate) struct X256<const VNNI: bool>;
 /// # Safety
 /// As for [`Kernel::run`].
 #[target_feature(enable = "avx2,f16c")]
-pub(crate) unsafe fn avx2<K: Kernel>(tile: Tile<'_>, input: &Activations, out: &mut [[f32; TILE]]) {
-    by_rows::<X256<false>, K>(tile, input, out);
+pub(crate) unsafe fn avx2<K: Kernel>(tile: Tile<'_>, rows: Rows<'_>, out: &mut [[f32; TILE]]) {
+    by_rows::<X256<false>, K>(tile, rows, out);
 }
 
 /// # Safety
 /// As for [`Kernel::run`].
 #[target_feature(enable = "avx2,f16c,avxvnni")]
-pub(crate) unsafe fn avx_vnni<K: Kernel>(
-    tile: Tile<'_>,
-    input: &Activations,
-    out: &mut [[f32; TILE]],
-) {
-    by_rows::<X256<true>, K>(tile, input, out);
+pub(crate) unsafe fn avx_vnni<K: Kernel>(tile: Tile<'_>, rows: Rows<'_>, out: &mut [[f32; TILE]]) {
+    by_rows::<X256<true>, K>(tile, rows, out);
 }
 
 impl<const VNNI: bool> Lanes for X256<VNNI> {

@@ -7,8 +7,7 @@
 
 use super::Lanes;
 use crate::TILE;
-use crate::activations::Activations;
-use crate::product::{Kernel, Tile, by_rows};
+use crate::product::{Kernel, Rows, Tile, by_rows};
 use crate::quants::Quants;
 use std::arch::x86_64::*;
 
@@ -20,10 +19,10 @@ pub(crate) struct X512;
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni,avx2,f16c")]
 pub(crate) unsafe fn avx512_vnni<K: Kernel>(
     tile: Tile<'_>,
-    input: &Activations,
+    rows: Rows<'_>,
     out: &mut [[f32; TILE]],
 ) {
-    by_rows::<X512, K>(tile, input, out);
+    by_rows::<X512, K>(tile, rows, out);
 }
 
 impl Lanes for X512 {
