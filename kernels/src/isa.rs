@@ -176,19 +176,19 @@ pub(crate) trait Lanes {
     unsafe fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
 }
 
-/// Asks for a cache line that is going to be read. Any address will do.
+/// Asks for a cache line that is going to be read, down to the second cache. Any address will do.
 #[inline(always)]
 pub(crate) fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction is part of the baseline, and never faults.
     unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(line.cast());
     }
     #[cfg(target_arch = "aarch64")]
     // SAFETY: the instruction is part of the baseline, and never faults.
     unsafe {
-        std::arch::asm!("prfm pldl1strm, [{}]", in(reg) line, options(nostack, readonly));
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(nostack, readonly));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = line;

@@ -23,7 +23,7 @@ pub(crate) struct Rows<'a> {
 }
 
 /// How far ahead of their use weights are asked for, in bytes.
-const AHEAD: usize = 4096;
+const AHEAD: usize = 8192;
 /// Blocks that are summed before other lanes have their turn.
 const SPAN: usize = 8;
 /// Bytes of a pair of small blocks' scales.
@@ -173,42 +173,29 @@ impl<Q: Quants> Kernel for WithMinima<Q> {
                 let lines = lines_at(tile, block * block_lines);
                 ahead(lines, block_lines);
                 let small = widen_six(lines);
-                let small = small.as_ptr().cast::<i8>();
                 let halves = tile.halves.as_ptr().add(block * 2 * TILE);
                 for lane in (0..TILE).step_by(L::COUNT) {
+                    let scales = small.as_ptr().cast::<i8>().add(lane * 2);
+                    let quants = lines.add(HEADER * LINE + lane * 4);
                     let mut dots = [L::zero(); R];
-                    let mut minima = [L::zero(); R];
                     for pair in 0..GROUPS / 2 {
-                        let place = pair * PAIR + lane * 2;
-                        let scales = L::pairs(small.add(place));
-                        for (i, scales) in [L::first(scales), L::second(scales)]
-                            .into_iter()
-                            .enumerate()
-                        {
-                            let group = 2 * pair + i;
-                            let quants = lines.add((HEADER + group * Q::LINES) * LINE);
-                            let weights = Q::read::<L>(quants.add(lane * 4));
-                            for (row, dots) in rows.iter().zip(&mut dots) {
-                                let activations =
-                                    row.quants.as_ptr().add(block * SUPER + group * GROUP);
-                                *dots =
-                                    L::add_scaled_dot::<Q, 8>(*dots, scales, &weights, activations);
-                            }
-                        }
-                        let factors = L::pairs(small.add(MINIMA + place));
-                        for (row, minima) in rows.iter().zip(&mut minima) {
-                            let numbers = row.sums.as_ptr().add(block * GROUPS + 2 * pair);
-                            *minima = L::add_pairs(*minima, factors, numbers);
-                        }
+                        let scales = L::pairs(scales.add(pair * PAIR));
+                        let quants = quants.add(2 * pair * Q::LINES * LINE);
+                        let place = block * SUPER + 2 * pair * GROUP;
+                        let weights = Q::read::<L>(quants);
+                        add_dots::<L, Q, 8, R>(&mut dots, L::first(scales), &weights, rows, place);
+                        let weights = Q::read::<L>(quants.add(Q::LINES * LINE));
+                        let place = place + GROUP;
+                        add_dots::<L, Q, 8, R>(&mut dots, L::second(scales), &weights, rows, place);
                     }
                     let scale = L::halves(halves.add(lane));
                     let minimum = L::halves(halves.add(TILE + lane));
                     for r in 0..R {
+                        let numbers = rows[r].sums.as_ptr().add(block * GROUPS);
+                        let minima = pairs_by::<L>(scales.add(MINIMA), numbers, GROUPS / 2);
                         let dot = L::mul(scale, L::floats(dots[r]));
-                        let part = L::sub(dot, L::mul(minimum, L::floats(minima[r])));
-                        let part = L::mul(part, L::splat(*rows[r].scales.get_unchecked(block)));
-                        let sums = sums[r].as_mut_ptr().add(lane);
-                        L::write(sums, L::add(L::read(sums), part));
+                        let part = L::sub(dot, L::mul(minimum, L::floats(minima)));
+                        add_part::<L>(&mut sums[r], lane, part, &rows[r], block);
                     }
                 }
             }
@@ -231,47 +218,89 @@ impl Kernel for WithOffset {
                 ahead(lines, block_lines);
                 let halves = tile.halves.as_ptr().add(block * TILE);
                 for lane in (0..TILE).step_by(L::COUNT) {
+                    let scales = lines.cast::<i8>().add(lane * 2);
+                    let quants = lines.add(HEADER * LINE + lane * 4);
                     let mut dots = [L::zero(); R];
-                    let mut offsets = [L::zero(); R];
                     for group in 0..GROUPS {
-                        let small = lines.cast::<i8>().add(group * PAIR + lane * 2);
-                        let scales = L::pairs(small);
+                        let scales = L::pairs(scales.add(group * PAIR));
+                        let weights = Six::read::<L>(quants.add(group * Six::LINES * LINE));
+                        let [a, b, c, d, e, f, g, h] = weights;
+                        let place = block * SUPER + group * GROUP;
                         let (first, second) = (L::first(scales), L::second(scales));
-                        let quants = lines.add((HEADER + group * Six::LINES) * LINE);
-                        let [a, b, c, d, e, f, g, h] = Six::read::<L>(quants.add(lane * 4));
-                        for r in 0..R {
-                            let place = block * SUPER + group * GROUP;
-                            let activations = rows[r].quants.as_ptr().add(place);
-                            let numbers = rows[r].fine_sums.as_ptr().add(place / 16);
-                            let dot = L::add_scaled_dot::<Six, 4>(
-                                dots[r],
-                                first,
-                                &[a, b, c, d],
-                                activations,
-                            );
-                            dots[r] = L::add_scaled_dot::<Six, 4>(
-                                dot,
-                                second,
-                                &[e, f, g, h],
-                                activations.add(16),
-                            );
-                            offsets[r] = L::add_pairs(offsets[r], scales, numbers);
-                        }
+                        add_dots::<L, Six, 4, R>(&mut dots, first, &[a, b, c, d], rows, place);
+                        let place = place + GROUP / 2;
+                        add_dots::<L, Six, 4, R>(&mut dots, second, &[e, f, g, h], rows, place);
                     }
                     let scale = L::halves(halves.add(lane));
                     for r in 0..R {
-                        let dot = L::floats(L::minus_32(dots[r], offsets[r]));
-                        let part = L::mul(
-                            L::mul(scale, dot),
-                            L::splat(*rows[r].scales.get_unchecked(block)),
-                        );
-                        let sums = sums[r].as_mut_ptr().add(lane);
-                        L::write(sums, L::add(L::read(sums), part));
+                        let numbers = rows[r].fine_sums.as_ptr().add(block * GROUPS * 2);
+                        let offsets = pairs_by::<L>(scales, numbers, GROUPS);
+                        let dot = L::floats(L::minus_32(dots[r], offsets));
+                        add_part::<L>(&mut sums[r], lane, L::mul(scale, dot), &rows[r], block);
                     }
                 }
             }
         }
         sums
+    }
+}
+
+/// Adds a small block's part to the sums of a block, for each row: `dots += scale · Σ weight ·
+/// activation`, over the columns from `place` on.
+///
+/// # Safety
+/// As for [`Kernel::run`]; the columns are within the rows.
+#[inline(always)]
+unsafe fn add_dots<L: Lanes, Q: Quants, const N: usize, const R: usize>(
+    dots: &mut [L::Ints; R],
+    scales: L::Scales,
+    weights: &[L::Bytes; N],
+    rows: &[Row<'_>; R],
+    place: usize,
+) {
+    for (row, dots) in rows.iter().zip(dots) {
+        // SAFETY: as required of the caller.
+        *dots = unsafe {
+            let activations = row.quants.as_ptr().add(place);
+            L::add_scaled_dot::<Q, N>(*dots, scales, weights, activations)
+        };
+    }
+}
+
+/// The products of pairs of small scales or minima with pairs of numbers, added up.
+///
+/// # Safety
+/// As for [`Kernel::run`]; there are so many pairs.
+#[inline(always)]
+unsafe fn pairs_by<L: Lanes>(small: *const i8, numbers: *const i16, count: usize) -> L::Ints {
+    // SAFETY: as required of the caller.
+    unsafe {
+        let mut sum = L::zero();
+        for pair in 0..count {
+            let factors = L::pairs(small.add(pair * PAIR));
+            sum = L::add_pairs(sum, factors, numbers.add(2 * pair));
+        }
+        sum
+    }
+}
+
+/// Adds a block's part, times the scale of the row's block.
+///
+/// # Safety
+/// As for [`Kernel::run`]; the row has the block.
+#[inline(always)]
+unsafe fn add_part<L: Lanes>(
+    sums: &mut [f32; TILE],
+    lane: usize,
+    part: L::Floats,
+    row: &Row<'_>,
+    block: usize,
+) {
+    // SAFETY: as required of the caller.
+    unsafe {
+        let part = L::mul(part, L::splat(*row.scales.get_unchecked(block)));
+        let sums = sums.as_mut_ptr().add(lane);
+        L::write(sums, L::add(L::read(sums), part));
     }
 }
 
