@@ -159,6 +159,19 @@ pub(crate) trait Lanes {
         weights: &[Self::Bytes; N],
         activations: *const i8,
     ) -> Self::Ints;
+    /// [`add_scaled_dot`](Self::add_scaled_dot) for each of some rows.
+    #[inline(always)]
+    unsafe fn add_scaled_dots<Q: Quants, const N: usize, const R: usize>(
+        sums: &mut [Self::Ints; R],
+        scales: Self::Scales,
+        weights: &[Self::Bytes; N],
+        activations: &[*const i8; R],
+    ) {
+        for (sum, &activations) in sums.iter_mut().zip(activations) {
+            // SAFETY: as required of the caller.
+            *sum = unsafe { Self::add_scaled_dot::<Q, N>(*sum, scales, weights, activations) };
+        }
+    }
     /// `start + first · a + second · b`, of two neighbouring numbers a and b.
     unsafe fn add_pairs(start: Self::Ints, pairs: Self::Pairs, numbers: *const i16) -> Self::Ints;
     /// `a − 32·b`.

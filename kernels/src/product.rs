@@ -171,7 +171,7 @@ impl<Q: Quants> Kernel for WithMinima<Q> {
             // of the rows.
             unsafe {
                 let lines = lines_at(tile, block * block_lines);
-                ahead(lines, block_lines);
+                ahead(lines, HEADER);
                 let small = widen_six(lines);
                 let halves = tile.halves.as_ptr().add(block * 2 * TILE);
                 for lane in (0..TILE).step_by(L::COUNT) {
@@ -181,6 +181,9 @@ impl<Q: Quants> Kernel for WithMinima<Q> {
                     for pair in 0..GROUPS / 2 {
                         let scales = L::pairs(scales.add(pair * PAIR));
                         let quants = quants.add(2 * pair * Q::LINES * LINE);
+                        if lane == 0 {
+                            ahead(quants, 2 * Q::LINES);
+                        }
                         let place = block * SUPER + 2 * pair * GROUP;
                         let weights = Q::read::<L>(quants);
                         add_dots::<L, Q, 8, R>(&mut dots, L::first(scales), &weights, rows, place);
@@ -215,7 +218,7 @@ impl Kernel for WithOffset {
             // of the rows.
             unsafe {
                 let lines = lines_at(tile, block * block_lines);
-                ahead(lines, block_lines);
+                ahead(lines, HEADER);
                 let halves = tile.halves.as_ptr().add(block * TILE);
                 for lane in (0..TILE).step_by(L::COUNT) {
                     let scales = lines.cast::<i8>().add(lane * 2);
@@ -223,7 +226,11 @@ impl Kernel for WithOffset {
                     let mut dots = [L::zero(); R];
                     for group in 0..GROUPS {
                         let scales = L::pairs(scales.add(group * PAIR));
-                        let weights = Six::read::<L>(quants.add(group * Six::LINES * LINE));
+                        let quants = quants.add(group * Six::LINES * LINE);
+                        if lane == 0 {
+                            ahead(quants, Six::LINES);
+                        }
+                        let weights = Six::read::<L>(quants);
                         let [a, b, c, d, e, f, g, h] = weights;
                         let place = block * SUPER + group * GROUP;
                         let (first, second) = (L::first(scales), L::second(scales));
@@ -258,12 +265,13 @@ unsafe fn add_dots<L: Lanes, Q: Quants, const N: usize, const R: usize>(
     rows: &[Row<'_>; R],
     place: usize,
 ) {
-    for (row, dots) in rows.iter().zip(dots) {
-        // SAFETY: as required of the caller.
-        *dots = unsafe {
-            let activations = row.quants.as_ptr().add(place);
-            L::add_scaled_dot::<Q, N>(*dots, scales, weights, activations)
-        };
+    let mut activations = [rows[0].quants.as_ptr(); R];
+    // SAFETY: as required of the caller.
+    unsafe {
+        for (activations, row) in activations.iter_mut().zip(rows) {
+            *activations = row.quants.as_ptr().add(place);
+        }
+        L::add_scaled_dots::<Q, N, R>(dots, scales, weights, &activations);
     }
 }
 

@@ -51,7 +51,7 @@ fn matrix(
             half.copy_from_slice(&scale.to_le_bytes());
         }
     }
-    Matrix::new(format, outputs, inputs, &bytes).unwrap()
+    Matrix::new(format, outputs, inputs, &bytes).expect("whole blocks")
 }
 
 fn product(matrix: &Matrix, isa: Isa, values: &[f32]) -> Vec<Vec<f32>> {

@@ -7,6 +7,7 @@
 
 use super::Lanes;
 use crate::TILE;
+use crate::pack::QUAD;
 use crate::product::{Kernel, Rows, Tile, by_rows};
 use crate::quants::Quants;
 use std::arch::x86_64::*;
@@ -94,8 +95,8 @@ impl<const VNNI: bool> Lanes for X256<VNNI> {
             return sum;
         }
         let fit = const { quads_in_16_bits(Q::LARGEST) };
-        for first in (0..N).step_by(fit) {
-            let products = products(weights, activations, first, N.min(first + fit));
+        for (piece, weights) in weights.chunks(fit).enumerate() {
+            let products = products(weights, activations.add(piece * fit * QUAD));
             sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
         }
         sum
@@ -137,8 +138,8 @@ impl<const VNNI: bool> Lanes for X256<VNNI> {
             return _mm256_add_epi32(sum, _mm256_mullo_epi32(dot, scales));
         }
         let fit = const { quads_in_16_bits(Q::LARGEST) };
-        for first in (0..N).step_by(fit) {
-            let products = products(weights, activations, first, N.min(first + fit));
+        for (piece, weights) in weights.chunks(fit).enumerate() {
+            let products = products(weights, activations.add(piece * fit * QUAD));
             sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, scales));
         }
         sum
@@ -203,15 +204,10 @@ const fn quads_in_16_bits(largest: usize) -> usize {
 
 /// For each output the products of some quads, the even and the odd columns each in 16 bits.
 #[inline(always)]
-unsafe fn products<const N: usize>(
-    weights: &[__m256i; N],
-    activations: *const i8,
-    first: usize,
-    end: usize,
-) -> __m256i {
-    let mut sum = _mm256_maddubs_epi16(weights[first], quad(activations, first));
-    for i in first + 1..end {
-        let product = _mm256_maddubs_epi16(weights[i], quad(activations, i));
+unsafe fn products(weights: &[__m256i], activations: *const i8) -> __m256i {
+    let mut sum = _mm256_setzero_si256();
+    for (i, weights) in weights.iter().enumerate() {
+        let product = _mm256_maddubs_epi16(*weights, quad(activations, i));
         sum = _mm256_add_epi16(sum, product);
     }
     sum

@@ -107,23 +107,40 @@ impl Lanes for X512 {
         weights: &[__m512i; N],
         activations: *const i8,
     ) -> __m512i {
+        let mut sum = [start];
+        Self::add_scaled_dots::<Q, N, 1>(&mut sum, scales, weights, &[activations]);
+        sum[0]
+    }
+
+    /// Rows take turns at each quad: the products of one row have to wait for each other.
+    #[inline(always)]
+    unsafe fn add_scaled_dots<Q: Quants, const N: usize, const R: usize>(
+        sums: &mut [__m512i; R],
+        scales: __m512i,
+        weights: &[__m512i; N],
+        activations: &[*const i8; R],
+    ) {
         // So many quads' dot products are numbers of 16 bits, for which one instruction
         // multiplies and adds.
         let fit = const { i16::MAX as usize / (4 * 127 * Q::LARGEST) };
-        if fit < 2 {
-            let dot = Self::dot::<Q, N>(0, weights, activations);
-            return _mm512_add_epi32(start, _mm512_mullo_epi32(dot, scales));
-        }
-        let scales = _mm512_and_si512(scales, _mm512_set1_epi32(0xffff));
-        let mut sum = start;
-        for first in (0..N).step_by(fit) {
-            let mut dot = _mm512_setzero_si512();
-            for i in first..N.min(first + fit) {
-                dot = _mm512_dpbusd_epi32(dot, weights[i], quad(activations, i));
+        let step = if fit < 2 { N } else { fit };
+        for (piece, weights) in weights.chunks(step).enumerate() {
+            let mut dots = [_mm512_setzero_si512(); R];
+            for (i, weights) in weights.iter().enumerate() {
+                for (dot, activations) in dots.iter_mut().zip(activations) {
+                    let numbers = quad(*activations, piece * step + i);
+                    *dot = _mm512_dpbusd_epi32(*dot, *weights, numbers);
+                }
             }
-            sum = _mm512_dpwssd_epi32(sum, dot, scales);
+            for (sum, dot) in sums.iter_mut().zip(dots) {
+                *sum = if fit < 2 {
+                    _mm512_add_epi32(*sum, _mm512_mullo_epi32(dot, scales))
+                } else {
+                    let scales = _mm512_and_si512(scales, _mm512_set1_epi32(0xffff));
+                    _mm512_dpwssd_epi32(*sum, dot, scales)
+                };
+            }
         }
-        sum
     }
 
     #[inline(always)]
