@@ -23,13 +23,16 @@ pub(crate) struct Rows {
     width: usize,
 }
 
-/// A matrix whose rows are multiplied with rows of activations: `y = x·Wᵀ`.
+/// A matrix whose rows are multiplied with rows of activations: `y = x·Wᵀ`. Clones share it.
+#[derive(Clone)]
 pub(crate) struct Linear {
     weight: Weight,
     dtype: GgmlDType,
     outputs: usize,
+    inputs: usize,
 }
 
+#[derive(Clone)]
 enum Weight {
     Packed(Packed),
     General(General),
@@ -92,7 +95,13 @@ impl Linear {
             weight,
             dtype,
             outputs,
+            inputs,
         })
+    }
+
+    /// Numbers that a row of activations has.
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs
     }
 
     /// The product with each row.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 const MAX_ROWS: usize = 28;
 
 /// A matrix in an encoding that candle multiplies with.
+#[derive(Clone)]
 pub(super) struct General {
     weight: Arc<QTensor>,
     batch_invariant: bool,

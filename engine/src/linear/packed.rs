@@ -5,14 +5,15 @@ use crate::parallel::{for_each_columns, for_each_piece};
 use candle_core::quantized::GgmlDType;
 use candle_core::{Error, Result};
 use kernels::{Activations, Format, Grain, Isa, Matrix, TILE};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Rows for which the weights are read once. Their activations stay in a core's own cache.
 const MAX_ROWS: usize = 64;
 
 /// A matrix in tiles.
+#[derive(Clone)]
 pub(super) struct Packed {
-    matrix: Matrix,
+    matrix: Arc<Matrix>,
     isa: Isa,
 }
 
@@ -46,8 +47,9 @@ impl Packed {
         inputs: usize,
         blocks: &[u8],
     ) -> Result<Self> {
+        let matrix = Matrix::new(format, outputs, inputs, blocks).map_err(Error::wrap)?;
         Ok(Self {
-            matrix: Matrix::new(format, outputs, inputs, blocks).map_err(Error::wrap)?,
+            matrix: Arc::new(matrix),
             isa: Isa::best(),
         })
     }
