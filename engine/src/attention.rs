@@ -6,8 +6,8 @@
 //! in the nearest cache.
 
 use crate::{
-    Lease,
-    cache::BLOCK_TOKENS,
+    BLOCK_TOKENS, BlockId,
+    cache::Storage,
     kernels::{add_scaled, add_scaled_quad, dispatched, dot_columns, exp, max_of, sum_of},
     parallel::for_each_piece,
 };
@@ -32,8 +32,9 @@ pub(crate) struct Attention<'a> {
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
     pub(crate) rows: &'a [Row],
-    /// One per input.
-    pub(crate) caches: &'a [&'a Lease],
+    /// The block tables, one per input.
+    pub(crate) tables: &'a [&'a [BlockId]],
+    pub(crate) cache: &'a Storage,
 }
 
 impl Attention<'_> {
@@ -46,7 +47,8 @@ impl Attention<'_> {
             let (row, kv_head) = (index / self.kv_heads, index % self.kv_heads);
             let Row { input, position } = self.rows[row];
             let past = Past {
-                cache: self.caches[input],
+                table: self.tables[input],
+                cache: self.cache,
                 layer: self.layer,
                 kv_head,
                 len: position + 1,
@@ -63,7 +65,8 @@ impl Attention<'_> {
 
 /// What one row attends to in one layer with the query heads that share a key head.
 pub(crate) struct Past<'a> {
-    cache: &'a Lease,
+    table: &'a [BlockId],
+    cache: &'a Storage,
     layer: usize,
     kv_head: usize,
     /// Tokens, the row's own included.
@@ -84,7 +87,8 @@ fn attend_all<const FUSED: bool>(
 ) {
     let mut progress = [Progress::default(); MAX_TURNS];
     let mut left = past.len;
-    for (keys, values) in past.cache.head(past.layer, past.kv_head) {
+    for &block in past.table {
+        let (keys, values) = past.cache.head(past.layer, block, past.kv_head);
         let slots = left.min(BLOCK_TOKENS);
         let values = &values[..slots * head_dim];
         let turns = queries
@@ -170,12 +174,13 @@ fn gather<const FUSED: bool>(weights: &[f32; BLOCK_TOKENS], values: &[f32], out:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KvLayout, KvPool};
+    use crate::{CacheType, KvLayout};
 
     const LAYOUT: KvLayout = KvLayout {
         layers: 2,
         kv_heads: 2,
         head_dim: 40,
+        kind: CacheType::F32,
     };
     const WIDTH: usize = LAYOUT.kv_heads * LAYOUT.head_dim;
     /// So many for each key head that they do not all take turns together.
@@ -187,17 +192,15 @@ mod tests {
             .collect()
     }
 
-    fn filled(pool: &KvPool, seed: usize, len: usize) -> Lease {
-        let mut lease = pool.lease();
-        lease.push(&vec![0; len]).unwrap();
+    fn fill(cache: &mut Storage, table: &[BlockId], seed: usize, len: usize) {
         for position in 0..len {
+            let (block, slot) = (table[position / BLOCK_TOKENS], position % BLOCK_TOKENS);
             for layer in 0..LAYOUT.layers {
                 let keys = noise(seed + position * 4 + layer, WIDTH);
                 let values = noise(seed + position * 4 + layer + 2, WIDTH);
-                lease.write(layer, position, &keys, &values);
+                cache.write(layer, block, slot, &keys, &values);
             }
         }
-        lease
     }
 
     /// The definition, in double precision.
@@ -225,8 +228,10 @@ mod tests {
 
     #[test]
     fn rows_attend_to_their_own_past_and_to_nothing_else() {
-        let pool = KvPool::new(LAYOUT, 1 << 20);
-        let caches = [filled(&pool, 10, 70), filled(&pool, 5000, 33)];
+        let mut cache = Storage::new(LAYOUT);
+        let tables = [&[7, 2, 4][..], &[0, 5]].map(|t| Vec::from_iter(t.iter().map(|&b| BlockId::new(b))));
+        fill(&mut cache, &tables[0], 10, 70);
+        fill(&mut cache, &tables[1], 5000, 33);
         let rows = [(0, 0), (0, 31), (0, 32), (1, 32), (0, 69), (1, 7)]
             .map(|(input, position)| Row { input, position });
         let queries = noise(3, rows.len() * HEADS * LAYOUT.head_dim);
@@ -236,7 +241,8 @@ mod tests {
             kv_heads: LAYOUT.kv_heads,
             head_dim: LAYOUT.head_dim,
             rows: &rows,
-            caches: &[&caches[0], &caches[1]],
+            tables: &[&tables[0], &tables[1]],
+            cache: &cache,
         };
         let width = HEADS * LAYOUT.head_dim;
         let out = attention.forward(|row| &queries[row * width..][..width]);

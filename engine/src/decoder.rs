@@ -1,105 +1,74 @@
-//! The decoder: one implementation for the Llama and Qwen2 families, parameterised by its
-//! configuration.
+//! The decoder: one implementation for all families, parameterised by its configuration, and for
+//! all devices, through a [`Backend`].
 //!
 //! A batch is ragged: the rows of all its inputs lie one after the other in one matrix, and only
 //! attention knows which rows belong together. Every step but the matrix products works on one
 //! row at a time; the products see to it themselves. So a sequence's logits do not depend on what
 //! else is in its batch.
 
+mod backend;
 mod layer;
-mod rotary;
 mod weights;
 
+pub(crate) use backend::{Attention, Backend, Norm};
+
 use crate::{
-    DecoderConfig, EngineError, Input, KvLayout, LoadError, LoadOptions, Logits, Model, ModelShape,
-    attention::Row,
-    gguf::GgufFile,
-    kernels::rms_norm,
-    linear::{Linear, Rows},
+    BLOCK_TOKENS, BlockId, CacheType, DecoderConfig, EngineError, Input, KvLayout, LoadError,
+    Logits, Model, ModelShape, checkpoint::Checkpoint,
 };
-use candle_core::quantized::{GgmlDType, QTensor};
-use candle_core::{Device, Tensor};
-use layer::{Layer, Step};
+use layer::Layer;
 use rayon::prelude::*;
-use rotary::Rotary;
-use std::sync::Arc;
 use weights::Weights;
 
 /// A decoder-only transformer with its weights.
-pub struct Decoder {
+pub(crate) struct Decoder<B: Backend> {
     config: DecoderConfig,
     shape: ModelShape,
-    embedding: Arc<QTensor>,
-    rotary: Rotary,
-    layers: Vec<Layer>,
-    norm: Norm,
-    output: Linear,
+    backend: B,
+    embedding: B::Embedding,
+    layers: Vec<Layer<B>>,
+    norm: Norm<B::Vector>,
+    output: B::Matrix,
+    /// What [`Model::allocate`] was told.
+    blocks: usize,
 }
 
-/// An RMS norm.
-struct Norm {
-    weight: Vec<f32>,
-    epsilon: f32,
-}
-
-impl Decoder {
-    /// Takes the weights from `file`, which is not needed any more then.
+impl<B: Backend> Decoder<B> {
+    /// Takes the weights from `checkpoint`, which is not needed any more then.
     ///
     /// # Errors
     /// [`LoadError`] naming the tensor that is absent, of another shape or of an unknown type.
-    pub fn from_gguf(
-        file: &GgufFile,
+    pub(crate) fn load(
+        backend: B,
+        checkpoint: &Checkpoint,
         config: DecoderConfig,
-        options: LoadOptions,
     ) -> Result<Self, LoadError> {
         let weights = Weights {
-            file,
+            checkpoint,
             config: &config,
-            batch_invariant: options.batch_invariant,
+            backend: &backend,
         };
         let (embedding, output) = weights.embedding_and_output()?;
-        let layers = (0..config.layers)
+        let layers = (0..config.layers.len())
             .into_par_iter()
             .map(|index| weights.layer(index))
             .collect::<Result<_, _>>()?;
+        let norm = weights.output_norm()?;
         Ok(Self {
             shape: shape(&config),
-            rotary: Rotary::new(config.family, config.head_dim, config.rope_base),
-            norm: weights.norm("output_norm.weight")?,
+            backend,
             embedding,
             layers,
+            norm,
             output,
+            blocks: 0,
             config,
         })
     }
 
-    /// The encoding of most of the weights.
-    pub(crate) fn weight_type(&self) -> Option<GgmlDType> {
-        self.layers.first().map(|layer| layer.gate_up.dtype())
-    }
-
-    /// Checks the batch, appends its tokens to their caches, and says where each row belongs.
-    fn admit(&self, batch: &mut [Input<'_>]) -> Result<Vec<Row>, EngineError> {
-        let mut rows = Vec::new();
-        for (
-            input,
-            Input {
-                cache,
-                tokens,
-                wanted,
-            },
-        ) in batch.iter_mut().enumerate()
-        {
-            let start = cache.len();
-            self.check(start, tokens, *wanted)?;
-            cache.push(tokens)?;
-            rows.extend((start..cache.len()).map(|position| Row { input, position }));
-        }
-        Ok(rows)
-    }
-
-    fn check(&self, start: usize, tokens: &[u32], wanted: usize) -> Result<(), EngineError> {
-        let len = start.saturating_add(tokens.len());
+    fn check(&self, input: &Input<'_>) -> Result<(), EngineError> {
+        let Input { tokens, wanted, .. } = *input;
+        let len = input.start.saturating_add(tokens.len());
         if len > self.shape.context_length {
             return Err(EngineError::ContextExceeded {
                 tokens: len,
@@ -108,6 +77,15 @@ impl Decoder {
         }
         if wanted > tokens.len() {
             let detail = format!("{wanted} rows wanted of {}", tokens.len());
+            return Err(EngineError::Invalid(detail));
+        }
+        let table = input.blocks;
+        if table.len() < len.div_ceil(BLOCK_TOKENS) {
+            let detail = format!("{} blocks have no room for {len} tokens", table.len());
+            return Err(EngineError::Invalid(detail));
+        }
+        if let Some(block) = table.iter().find(|block| block.index() >= self.blocks) {
+            let detail = format!("block {} of {}", block.index(), self.blocks);
             return Err(EngineError::Invalid(detail));
         }
         let known = |&token: &u32| (token as usize) < self.shape.vocabulary_rows;
@@ -120,85 +98,64 @@ impl Decoder {
         }
     }
 
-    fn embed(&self, batch: &[Input<'_>]) -> candle_core::Result<Rows> {
-        let tokens: Vec<u32> = batch
-            .iter()
-            .flat_map(|input| input.tokens)
-            .copied()
-            .collect();
-        let count = tokens.len();
-        let tokens = Tensor::from_vec(tokens, count, &Device::Cpu)?;
-        let hidden = self
-            .embedding
-            .embedding(&tokens)?
-            .flatten_all()?
-            .to_vec1()?;
-        Ok(Rows::new(hidden, self.config.hidden))
-    }
-
-    /// The logits of each input's wanted rows.
-    fn logits(&self, hidden: &Rows, batch: &[Input<'_>]) -> candle_core::Result<Logits> {
+    fn run(&mut self, batch: &[Input<'_>]) -> candle_core::Result<Logits> {
+        let backend = &mut self.backend;
+        let step = backend.begin(&self.config, batch)?;
+        let mut hidden = backend.embed(&self.embedding, batch, self.config.embedding_scale)?;
+        for layer in &self.layers {
+            layer.forward(backend, &step, &mut hidden)?;
+        }
         let width = self.shape.vocabulary_rows;
-        let mut wanted = Vec::new();
-        let mut end = 0;
-        for input in batch {
-            end += input.tokens.len();
-            wanted.extend_from_slice(hidden.range(end - input.wanted..end));
-        }
+        let wanted = wanted_rows(batch);
         if wanted.is_empty() {
-            return Ok(Logits::new(wanted, width));
+            return Ok(Logits::new(Vec::new(), width));
         }
-        let normed = self.norm.forward(&Rows::new(wanted, self.config.hidden));
-        Ok(Logits::new(
-            self.output.forward(&normed)?.into_values(),
-            width,
-        ))
-    }
-
-    fn run(&self, rows: &[Row], batch: &mut [Input<'_>]) -> candle_core::Result<Logits> {
-        let mut hidden = self.embed(batch)?;
-        let rotations: Vec<_> = rows
-            .iter()
-            .map(|row| self.rotary.at(row.position))
-            .collect();
-        for (index, layer) in self.layers.iter().enumerate() {
-            let step = Step {
-                config: &self.config,
-                layer: index,
-                rows,
-                rotations: &rotations,
-            };
-            layer.forward(&step, batch, &mut hidden)?;
-        }
-        self.logits(&hidden, batch)
+        let wanted = backend.select(hidden, &wanted)?;
+        let normed = backend.norm(&self.norm, &wanted)?;
+        let logits = backend.product(&self.output, &normed)?;
+        Ok(Logits::new(backend.read(logits)?, width))
     }
 }
 
-impl Norm {
-    fn forward(&self, input: &Rows) -> Rows {
-        let width = self.weight.len();
-        let mut values = vec![0.0; input.values().len()];
-        let rows = input.values().chunks_exact(width);
-        for (row, out) in rows.zip(values.chunks_exact_mut(width)) {
-            rms_norm(row, &self.weight, self.epsilon, out);
-        }
-        Rows::new(values, width)
+/// The rows whose logits are wanted.
+fn wanted_rows(batch: &[Input<'_>]) -> Vec<usize> {
+    let mut rows = Vec::new();
+    let mut end = 0;
+    for input in batch {
+        end += input.tokens.len();
+        rows.extend(end - input.wanted..end);
     }
+    rows
 }
 
-impl Model for Decoder {
+impl<B: Backend> Model for Decoder<B> {
     fn shape(&self) -> &ModelShape {
         &self.shape
     }
 
-    fn forward(&mut self, batch: &mut [Input<'_>]) -> Result<Logits, EngineError> {
-        let rows = self.admit(batch)?;
-        if rows.is_empty() {
+    fn allocate(&mut self, blocks: usize, kind: CacheType) -> Result<(), EngineError> {
+        self.shape.kv.kind = kind;
+        self.blocks = blocks;
+        self.backend.allocate(self.shape.kv, blocks).map_err(failed)
+    }
+
+    fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), EngineError> {
+        self.backend.copy_block(from, to).map_err(failed)
+    }
+
+    fn forward(&mut self, batch: &[Input<'_>]) -> Result<Logits, EngineError> {
+        for input in batch {
+            self.check(input)?;
+        }
+        if batch.iter().all(|input| input.tokens.is_empty()) {
             return Ok(Logits::new(Vec::new(), self.shape.vocabulary_rows));
         }
-        self.run(&rows, batch)
-            .map_err(|error| EngineError::Model(error.to_string()))
+        self.run(batch).map_err(failed)
     }
+}
+
+fn failed(error: candle_core::Error) -> EngineError {
+    EngineError::Model(error.to_string())
 }
 
 fn shape(config: &DecoderConfig) -> ModelShape {
@@ -206,9 +163,10 @@ fn shape(config: &DecoderConfig) -> ModelShape {
         vocabulary_rows: config.vocabulary_rows,
         context_length: config.context_length,
         kv: KvLayout {
-            layers: config.layers,
+            layers: config.layers.len(),
             kv_heads: config.kv_heads,
             head_dim: config.head_dim,
+            kind: CacheType::F32,
         },
     }
 }

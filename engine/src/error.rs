@@ -44,9 +44,6 @@ pub enum EngineError {
         /// The most it takes.
         max: usize,
     },
-    /// The sequence's cache was given to others; open it again.
-    #[error("the sequence was evicted from the cache")]
-    Evicted,
     /// The cache budget cannot hold the sequence, even alone.
     #[error("{tokens} tokens need more than the cache's {budget_bytes} bytes")]
     CacheFull {

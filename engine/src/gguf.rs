@@ -8,14 +8,13 @@
 
 mod header;
 
-use crate::LoadError;
+use crate::{LoadError, mapped::map};
 use candle_core::Device;
 use candle_core::quantized::{QStorage, QTensor, gguf_file};
 use header::Header;
 use memmap2::Mmap;
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// A GGUF file: its metadata, and its tensors in place.
@@ -33,10 +32,7 @@ impl GgufFile {
     /// # Errors
     /// Any [`LoadError`], with the file's name.
     pub fn open(path: &Path) -> Result<Self, LoadError> {
-        let bytes = map(path).map_err(|source| LoadError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
+        let bytes = map(path)?;
         let header = Header::read(&bytes).map_err(|refusal| refusal.about(path))?;
         Ok(Self {
             path: path.to_owned(),
@@ -114,6 +110,11 @@ impl GgufFile {
         Some(&self.header.tensors.get(name)?.shape)
     }
 
+    /// The name of a tensor's type, where the file has the tensor.
+    pub(crate) fn tensor_type(&self, name: &str) -> Option<String> {
+        Some(format!("{:?}", self.header.tensors.get(name)?.dtype))
+    }
+
     /// A tensor, still quantised, checked to be of `shape`. Copies its bytes.
     ///
     /// # Errors
@@ -138,6 +139,17 @@ impl GgufFile {
         let bytes = Cow::Borrowed(&self.bytes[place.bytes.clone()]);
         QStorage::from_data(bytes, device, place.dtype)
             .and_then(|storage| QTensor::new(storage, shape))
+            .map_err(|error| self.invalid(format!("tensor {name}: {error}")))
+    }
+
+    /// A tensor of one dimension in full numbers.
+    ///
+    /// # Errors
+    /// [`LoadError`] naming the tensor, where it is absent or of another length.
+    pub(crate) fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
+        self.tensor(name, &[len], &Device::Cpu)?
+            .dequantize(&Device::Cpu)
+            .and_then(|tensor| tensor.to_vec1())
             .map_err(|error| self.invalid(format!("tensor {name}: {error}")))
     }
 
@@ -174,21 +186,6 @@ impl fmt::Debug for GgufFile {
             .field("tensors", &self.header.tensors.len())
             .finish_non_exhaustive()
     }
-}
-
-fn map(path: &Path) -> std::io::Result<Mmap> {
-    let file = File::open(path)?;
-    // Mapping a folder or a pipe fails in words that say little.
-    if !file.metadata()?.is_file() {
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::InvalidInput,
-            "not a regular file",
-        ));
-    }
-    // SAFETY: the map is read-only and private to this process. That nobody changes or cuts the
-    // file meanwhile is required of the caller, as for every program that maps model files; the
-    // header is parsed once, so a change cannot move a tensor past the map's end.
-    unsafe { Mmap::map(&file) }
 }
 
 /// The value of any of the integer types.

@@ -4,31 +4,38 @@
 //! [`Engine::start`], and then feeds tokens to [`Sequence`]s.
 //!
 //! From a file to a token, in the order of the modules: [`gguf`] reads a file, [`vocabulary`] and
-//! `config` make sense of its metadata, `decoder` computes logits over [`cache`] leases with
+//! `config` make sense of its metadata, `decoder` computes logits over [`cache`] blocks with
 //! `linear` products and `attention`, and [`executor`] batches what many sequences ask for.
 //! [`synthetic`] and [`tiny`] stand in for models where none is at hand.
 
 mod attention;
 pub mod cache;
+pub mod checkpoint;
 mod config;
+mod cpu;
 mod decoder;
 mod error;
 pub mod executor;
+pub mod folder;
 pub mod gguf;
 mod kernels;
 mod linear;
 mod load;
+mod mapped;
 mod model;
 mod parallel;
+pub mod safetensors;
 pub mod synthetic;
 pub mod tiny;
 pub mod vocabulary;
 
-pub use cache::{KvLayout, KvPool, Lease};
-pub use config::{DecoderConfig, Family};
-pub use decoder::Decoder;
+pub use cache::{BLOCK_TOKENS, BlockCopy, BlockId, CacheType, KvLayout, Lease, Pool, Usage};
+pub use checkpoint::Checkpoint;
+pub use config::{
+    Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling,
+};
 pub use error::{EngineError, LoadError};
-pub use executor::{Engine, EngineOptions, Hold, Reader, Row, Sequence};
+pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
 pub use load::{LoadOptions, Loaded, Source, load};
 pub use model::{Input, Logits, Model, ModelShape};
 pub use synthetic::Synthetic;

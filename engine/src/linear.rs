@@ -204,6 +204,10 @@ impl Stacked {
 }
 
 impl StackedRows<'_> {
+    pub(crate) fn count(&self) -> usize {
+        self.products[0].count()
+    }
+
     /// A row's product with the given matrix, followed by whatever was stacked under it.
     pub(crate) fn row(&self, matrix: usize, row: usize) -> &[f32] {
         let (product, column) = self.places[matrix];

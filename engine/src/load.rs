@@ -1,7 +1,7 @@
 //! From a name to a model that runs.
 
 use crate::{
-    Decoder, DecoderConfig, LoadError, Model, Synthetic, Vocabulary, gguf::GgufFile,
+    Checkpoint, LoadError, Model, Synthetic, Vocabulary, cpu::Cpu, decoder::Decoder,
     synthetic::Description,
 };
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use tracing::info;
 /// Where a model comes from.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// A GGUF file.
-    Gguf(PathBuf),
+    /// A GGUF file, or a folder of safetensors.
+    Files(PathBuf),
     /// The built-in toy model, by its description: `key=value` pairs, comma-separated; see
     /// [`crate::synthetic::Description`].
     Synthetic(String),
@@ -39,7 +39,7 @@ pub struct Loaded {
 /// Any [`LoadError`].
 pub fn load(source: &Source, options: LoadOptions) -> Result<Loaded, LoadError> {
     match source {
-        Source::Gguf(path) => load_gguf(path, options),
+        Source::Files(path) => load_files(path, options),
         Source::Synthetic(description) => {
             let model = Synthetic::new(description.parse::<Description>()?);
             info!(description, "synthetic model ready");
@@ -51,22 +51,23 @@ pub fn load(source: &Source, options: LoadOptions) -> Result<Loaded, LoadError> 
     }
 }
 
-fn load_gguf(path: &Path, options: LoadOptions) -> Result<Loaded, LoadError> {
+fn load_files(path: &Path, options: LoadOptions) -> Result<Loaded, LoadError> {
     let start = Instant::now();
-    let file = GgufFile::open(path)?;
-    let config = DecoderConfig::from_gguf(&file)?;
-    let vocabulary = Vocabulary::from_gguf(&file)?;
-    let decoder = Decoder::from_gguf(&file, config.clone(), options)?;
+    let checkpoint = Checkpoint::open(path)?;
+    let config = checkpoint.config()?;
+    let vocabulary = checkpoint.vocabulary()?;
+    let backend = Cpu::new(options.batch_invariant);
+    let decoder = Decoder::load(backend, &checkpoint, config.clone())?;
     info!(
         path = %path.display(),
         family = ?config.family,
-        layers = config.layers,
+        layers = config.layers.len(),
         hidden = config.hidden,
         heads = config.heads,
         kv_heads = config.kv_heads,
         vocabulary_rows = config.vocabulary_rows,
         context_length = config.context_length,
-        weights = ?decoder.weight_type(),
+        weights = checkpoint.weight_type(),
         batch_invariant = options.batch_invariant,
         seconds = start.elapsed().as_secs_f64(),
         "model loaded"

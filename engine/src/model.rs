@@ -1,6 +1,6 @@
 //! What a model is to the executor.
 
-use crate::{EngineError, KvLayout, Lease};
+use crate::{BlockId, CacheType, EngineError, KvLayout};
 use speculation::TokenId;
 
 /// The sizes of a model that its users need.
@@ -10,16 +10,19 @@ pub struct ModelShape {
     pub vocabulary_rows: usize,
     /// The longest sequence in tokens.
     pub context_length: usize,
-    /// What one sequence's cache holds.
+    /// What its cache holds. The `kind` is what [`Model::allocate`] was told, once it was.
     pub kv: KvLayout,
 }
 
-/// One sequence's part of a batch: tokens that follow what its cache holds.
-#[derive(Debug)]
+/// One sequence's part of a batch: tokens that follow those whose keys and values its blocks hold.
+#[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
-    /// The sequence's cache. `forward` appends `tokens` to it. Room for them was reserved.
-    pub cache: &'a mut Lease,
-    /// The tokens to append, at positions `cache.len()..`. At least one, all below
+    /// The sequence's block table: block i is for positions from 32·i on. It has room for
+    /// `start + tokens.len()` tokens.
+    pub blocks: &'a [BlockId],
+    /// Tokens that the blocks hold already.
+    pub start: usize,
+    /// The tokens to append, at positions from `start` on. At least one, all below
     /// `vocabulary_rows`.
     pub tokens: &'a [TokenId],
     /// The logits of this many last rows are wanted: 0 to `tokens.len()`.
@@ -52,14 +55,32 @@ impl Logits {
     }
 }
 
-/// A language model. The cache lies outside it, in one [`Lease`] per sequence.
+/// A language model, with the memory for the keys and values of all sequences.
+///
+/// It keeps no books: which blocks belong to which sequence, and what they hold, is for the caller
+/// to know ([`Pool`](crate::Pool)). What it computes for an input depends on the input's tokens and
+/// on its blocks up to `start`, and on nothing else.
 pub trait Model: Send {
     /// Its sizes.
     fn shape(&self) -> &ModelShape;
 
-    /// Appends each input's tokens to its cache and computes the wanted logits.
+    /// Provides for `blocks` blocks of keys and values that are stored as `kind`. To be called once,
+    /// before the first [`forward`](Self::forward).
     ///
     /// # Errors
-    /// [`EngineError::Model`]; the caches of the batch are then cut back by the caller.
-    fn forward(&mut self, batch: &mut [Input<'_>]) -> Result<Logits, EngineError>;
+    /// [`EngineError::Model`] where the device has no room for them or does not know `kind`.
+    fn allocate(&mut self, blocks: usize, kind: CacheType) -> Result<(), EngineError>;
+
+    /// Makes `to` hold what `from` holds.
+    ///
+    /// # Errors
+    /// [`EngineError::Model`].
+    fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), EngineError>;
+
+    /// Writes the keys and values of each input's tokens into its blocks and computes the wanted
+    /// logits.
+    ///
+    /// # Errors
+    /// [`EngineError::Model`]; the blocks then hold what they did up to each input's `start`.
+    fn forward(&mut self, batch: &[Input<'_>]) -> Result<Logits, EngineError>;
 }

@@ -5,9 +5,10 @@
 //! neither the model's file nor this crate. Knows nothing of weights.
 
 mod bpe;
+mod folder;
 mod tokens;
 
-use crate::{LoadError, gguf::GgufFile};
+use crate::{LoadError, folder::Folder, gguf::GgufFile};
 use candle_core::quantized::gguf_file::Value;
 use sha2::{Digest, Sha256};
 use speculation::TokenId;
@@ -44,6 +45,14 @@ const END_TOKENS: [&str; 6] = [
 ];
 
 impl Vocabulary {
+    /// Reads the tokenizer that `folder` carries.
+    ///
+    /// # Errors
+    /// [`LoadError`] naming the file and the key that is wrong.
+    pub fn from_folder(folder: &Folder) -> Result<Self, LoadError> {
+        folder::vocabulary(folder)
+    }
+
     /// Reads the tokenizer that `file` carries: byte-level BPE as of GPT-2, with the splitting
     /// rules of Qwen2, SmolLM, Llama 3 or GPT-2.
     ///

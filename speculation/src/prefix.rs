@@ -49,7 +49,12 @@ impl Prefix {
         }
     }
 
-    /// Tokens.
+    /// The tokens.
+    pub fn tokens(&self) -> &[TokenId] {
+        &self.tokens
+    }
+
+    /// How many there are.
     pub fn len(&self) -> usize {
         self.tokens.len()
     }

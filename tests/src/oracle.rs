@@ -21,7 +21,7 @@ impl Oracle {
         let options = LoadOptions {
             batch_invariant: true,
         };
-        let loaded = engine::load(&Source::Gguf(path.into()), options)?;
+        let loaded = engine::load(&Source::Files(path.into()), options)?;
         let tokenizer = Tokenizer::from_bytes(&loaded.vocabulary.tokenizer_json);
         Ok(Self {
             model: loaded.model,

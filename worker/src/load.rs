@@ -113,7 +113,7 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
     let begun = Instant::now();
     let resolved = models::resolve(&options.model, role, &models::store_dir())?;
     let (source, model_id) = match resolved {
-        Resolved::File { path, id } => (Source::Gguf(path), id),
+        Resolved::File { path, id } => (Source::Files(path), id),
         Resolved::Synthetic(description) => {
             (Source::Synthetic(description), "synthetic".to_owned())
         }

@@ -1,100 +1,60 @@
 //! One layer: attention and the feed-forward part, each behind a norm and a residual sum.
 
-use super::{Norm, rotary::Rotation};
-use crate::{
-    DecoderConfig, Input, Lease,
-    attention::{Attention, Row},
-    kernels::{add, silu_mul},
-    linear::{Linear, Rows, Stacked, StackedRows},
-    parallel::for_each_piece,
-};
+use super::backend::{Attention, Backend, Norm};
+use crate::Activation;
 use candle_core::Result;
 
 /// A layer's weights.
-pub(super) struct Layer {
-    pub(super) attention_norm: Norm,
+pub(super) struct Layer<B: Backend> {
+    pub(super) attention_norm: Norm<B::Vector>,
     /// Queries, keys and values.
-    pub(super) qkv: Stacked,
-    /// What is added to queries, keys and values, where the family does that.
-    pub(super) qkv_bias: Option<[Vec<f32>; 3]>,
-    pub(super) attention_output: Linear,
-    pub(super) feed_forward_norm: Norm,
+    pub(super) qkv: B::Stack,
+    pub(super) attention: Attention<B::Vector>,
+    pub(super) attention_output: B::Matrix,
+    /// Of what attention adds, where the model has it.
+    pub(super) attention_post_norm: Option<Norm<B::Vector>>,
+    pub(super) feed_forward_norm: Norm<B::Vector>,
     /// The gate and what it gates.
-    pub(super) gate_up: Stacked,
-    pub(super) down: Linear,
+    pub(super) gate_up: B::Stack,
+    pub(super) activation: Activation,
+    pub(super) intermediate: usize,
+    pub(super) down: B::Matrix,
+    /// Of what the feed-forward part adds, where the model has it.
+    pub(super) feed_forward_post_norm: Option<Norm<B::Vector>>,
 }
 
-/// What a layer is told of the step that it takes part in.
-pub(super) struct Step<'a> {
-    pub(super) config: &'a DecoderConfig,
-    pub(super) layer: usize,
-    pub(super) rows: &'a [Row],
-    /// One per row.
-    pub(super) rotations: &'a [Rotation],
-}
-
-impl Layer {
-    /// Moves `hidden` through the layer and leaves the rows' keys and values in the caches.
+impl<B: Backend> Layer<B> {
+    /// Moves `hidden` through the layer and leaves the rows' keys and values in the cache.
     pub(super) fn forward(
         &self,
-        step: &Step<'_>,
-        batch: &mut [Input<'_>],
-        hidden: &mut Rows,
+        backend: &mut B,
+        step: &B::Step<'_>,
+        hidden: &mut B::Rows,
     ) -> Result<()> {
-        let mut qkv = self.qkv.forward(&self.attention_norm.forward(hidden))?;
-        self.place(step, &mut qkv, batch);
-        let attended = self.attention_output.forward(&attend(step, &qkv, batch))?;
-        add(hidden.values_mut(), attended.values());
-        let normed = self.feed_forward_norm.forward(hidden);
-        let gated = gate(&self.gate_up.forward(&normed)?, normed.count(), step.config);
-        add(hidden.values_mut(), self.down.forward(&gated)?.values());
-        Ok(())
-    }
+        let normed = backend.norm(&self.attention_norm, hidden)?;
+        let mut qkv = backend.products(&self.qkv, &normed)?;
+        backend.place(step, &self.attention, &mut qkv)?;
+        let attended = backend.attend(step, &self.attention, &qkv)?;
+        let found = backend.product(&self.attention_output, &attended)?;
+        add(backend, hidden, found, self.attention_post_norm.as_ref())?;
 
-    /// Gives queries and keys their positions, and puts keys and values into the caches.
-    fn place(&self, step: &Step<'_>, qkv: &mut StackedRows<'_>, batch: &mut [Input<'_>]) {
-        let key_width = step.config.kv_heads * step.config.head_dim;
-        let widths = [
-            step.config.heads * step.config.head_dim,
-            key_width,
-            key_width,
-        ];
-        for (index, (row, rotation)) in step.rows.iter().zip(step.rotations).enumerate() {
-            for (part, bias) in self.qkv_bias.iter().flatten().enumerate() {
-                add(qkv.row_mut(part, index), bias);
-            }
-            for part in [0, 1] {
-                rotation.apply(&mut qkv.row_mut(part, index)[..widths[part]]);
-            }
-            let keys = &qkv.row(1, index)[..widths[1]];
-            let values = &qkv.row(2, index)[..widths[2]];
-            batch[row.input]
-                .cache
-                .write(step.layer, row.position, keys, values);
-        }
+        let normed = backend.norm(&self.feed_forward_norm, hidden)?;
+        let gate_up = backend.products(&self.gate_up, &normed)?;
+        let gated = backend.gate(self.activation, &gate_up, self.intermediate)?;
+        let made = backend.product(&self.down, &gated)?;
+        add(backend, hidden, made, self.feed_forward_post_norm.as_ref())
     }
 }
 
-fn attend(step: &Step<'_>, qkv: &StackedRows<'_>, batch: &[Input<'_>]) -> Rows {
-    let caches: Vec<&Lease> = batch.iter().map(|input| &*input.cache).collect();
-    let attention = Attention {
-        layer: step.layer,
-        heads: step.config.heads,
-        kv_heads: step.config.kv_heads,
-        head_dim: step.config.head_dim,
-        rows: step.rows,
-        caches: &caches,
-    };
-    let attended = attention.forward(|row| qkv.row(0, row));
-    Rows::new(attended, step.config.heads * step.config.head_dim)
-}
-
-/// silu(gate) · up, of each row.
-fn gate(gate_up: &StackedRows<'_>, count: usize, config: &DecoderConfig) -> Rows {
-    let width = config.intermediate;
-    let mut values = vec![0.0; count * width];
-    for_each_piece(&mut values, width, |row, out| {
-        silu_mul(gate_up.row(0, row), gate_up.row(1, row), out);
-    });
-    Rows::new(values, width)
+/// Adds `rows`, normed where the model has it so.
+fn add<B: Backend>(
+    backend: &B,
+    sum: &mut B::Rows,
+    rows: B::Rows,
+    norm: Option<&Norm<B::Vector>>,
+) -> Result<()> {
+    match norm {
+        Some(norm) => backend.add(sum, &backend.norm(norm, &rows)?),
+        None => backend.add(sum, &rows),
+    }
 }

@@ -1,102 +1,120 @@
-//! Takes a decoder's weights from a GGUF file, by the names that such files use.
+//! Takes a decoder's weights from a checkpoint.
 
-use super::{Norm, layer::Layer};
-use crate::{
-    DecoderConfig, Family, LoadError,
-    gguf::GgufFile,
-    linear::{Linear, Stacked},
-};
-use candle_core::{Device, quantized::QTensor};
-use std::sync::Arc;
+use super::backend::{Attention, Backend, Norm};
+use super::layer::Layer;
+use crate::checkpoint::{Checkpoint, Part, Role};
+use crate::{DecoderConfig, LoadError};
+use candle_core::quantized::QTensor;
 
-const EMBEDDING: &str = "token_embd.weight";
-const OUTPUT: &str = "output.weight";
-
-/// A file, and what to make of it.
-pub(super) struct Weights<'a> {
-    pub(super) file: &'a GgufFile,
+/// A checkpoint, and what to make of it.
+pub(super) struct Weights<'a, B> {
+    pub(super) checkpoint: &'a Checkpoint,
     pub(super) config: &'a DecoderConfig,
-    pub(super) batch_invariant: bool,
+    pub(super) backend: &'a B,
 }
 
-impl Weights<'_> {
-    /// The embedding and the output matrix, which is the embedding where the file has no other.
-    pub(super) fn embedding_and_output(&self) -> Result<(Arc<QTensor>, Linear), LoadError> {
+impl<B: Backend> Weights<'_, B> {
+    pub(super) fn embedding_and_output(&self) -> Result<(B::Embedding, B::Matrix), LoadError> {
         let shape = [self.config.vocabulary_rows, self.config.hidden];
-        let embedding = Arc::new(self.tensor(EMBEDDING, &shape)?);
-        let output = if self.file.has_tensor(OUTPUT) {
-            Arc::new(self.tensor(OUTPUT, &shape)?)
-        } else {
-            Arc::clone(&embedding)
+        let embedding = self.checkpoint.tensor(Role::Embedding, &shape)?;
+        let output = match self.config.tied {
+            true => None,
+            false => Some(self.checkpoint.tensor(Role::Output, &shape)?),
         };
-        let output = Linear::new(output, self.batch_invariant)
-            .map_err(|error| self.failed(OUTPUT, &error))?;
-        Ok((embedding, output))
+        let taken = self.backend.embedding(embedding, output);
+        taken.map_err(|error| self.failed(Role::Embedding, &error))
     }
 
-    pub(super) fn layer(&self, index: usize) -> Result<Layer, LoadError> {
-        let config = self.config;
-        let (hidden, intermediate) = (config.hidden, config.intermediate);
-        let query = config.heads * config.head_dim;
-        let key = config.kv_heads * config.head_dim;
-        let name = |part: &str| format!("blk.{index}.{part}");
-        let qkv = [("attn_q", query), ("attn_k", key), ("attn_v", key)];
-        let gate_up = [("ffn_gate", intermediate), ("ffn_up", intermediate)];
+    pub(super) fn output_norm(&self) -> Result<Norm<B::Vector>, LoadError> {
+        self.norm(Role::OutputNorm, self.config.hidden)
+    }
+
+    pub(super) fn layer(&self, index: usize) -> Result<Layer<B>, LoadError> {
+        let DecoderConfig {
+            hidden,
+            intermediate,
+            post_norms,
+            ..
+        } = *self.config;
+        let [query, key] = [self.config.query_width(), self.config.key_width()];
+        let norm = |part| self.norm(Role::Norm(index, part), hidden);
+        let post_norm = |part| post_norms.then(|| norm(part)).transpose();
+        let qkv = [(Part::Query, query), (Part::Key, key), (Part::Value, key)];
+        let gate_up = [(Part::Gate, intermediate), (Part::Up, intermediate)];
         Ok(Layer {
-            attention_norm: self.norm(&name("attn_norm.weight"))?,
-            qkv: self.stacked(index, &qkv)?,
-            qkv_bias: match config.family {
-                Family::Llama => None,
-                Family::Qwen2 => Some([
-                    self.vector(&name("attn_q.bias"), query)?,
-                    self.vector(&name("attn_k.bias"), key)?,
-                    self.vector(&name("attn_v.bias"), key)?,
-                ]),
-            },
-            attention_output: self.linear(&name("attn_output.weight"), [hidden, query])?,
-            feed_forward_norm: self.norm(&name("ffn_norm.weight"))?,
-            gate_up: self.stacked(index, &gate_up)?,
-            down: self.linear(&name("ffn_down.weight"), [hidden, intermediate])?,
+            attention_norm: norm(Part::Attention)?,
+            qkv: self.stack(index, &qkv)?,
+            attention: self.attention(index)?,
+            attention_output: self.matrix(index, Part::AttentionOutput, [hidden, query])?,
+            attention_post_norm: post_norm(Part::PostAttention)?,
+            feed_forward_norm: norm(Part::FeedForward)?,
+            gate_up: self.stack(index, &gate_up)?,
+            activation: self.config.activation,
+            intermediate,
+            down: self.matrix(index, Part::Down, [hidden, intermediate])?,
+            feed_forward_post_norm: post_norm(Part::PostFeedForward)?,
         })
     }
 
-    pub(super) fn norm(&self, name: &str) -> Result<Norm, LoadError> {
+    fn attention(&self, index: usize) -> Result<Attention<B::Vector>, LoadError> {
+        let config = self.config;
+        let bias = |part, len| self.vector(Role::Bias(index, part), len);
+        let head_norm = |part| self.norm(Role::Norm(index, part), config.head_dim);
+        Ok(Attention {
+            layer: index,
+            heads: config.heads,
+            kv_heads: config.kv_heads,
+            head_dim: config.head_dim,
+            bias: match config.qkv_bias {
+                true => Some([
+                    bias(Part::Query, config.query_width())?,
+                    bias(Part::Key, config.key_width())?,
+                    bias(Part::Value, config.key_width())?,
+                ]),
+                false => None,
+            },
+            head_norms: match config.qk_norm {
+                true => Some([head_norm(Part::Query)?, head_norm(Part::Key)?]),
+                false => None,
+            },
+            rope: config.layers[index].rope,
+            window: config.layers[index].window,
+            scale: config.attention_scale,
+        })
+    }
+
+    fn norm(&self, role: Role, len: usize) -> Result<Norm<B::Vector>, LoadError> {
         Ok(Norm {
-            weight: self.vector(name, self.config.hidden)?,
+            weight: self.vector(role, len)?,
             epsilon: self.config.norm_epsilon as f32,
         })
     }
 
-    /// Matrices of a layer, by name and rows, that are multiplied with the hidden numbers.
-    fn stacked(&self, index: usize, parts: &[(&str, usize)]) -> Result<Stacked, LoadError> {
-        let tensors = parts
-            .iter()
-            .map(|(part, rows)| {
-                let name = format!("blk.{index}.{part}.weight");
-                self.tensor(&name, &[*rows, self.config.hidden])
-            })
-            .collect::<Result<_, _>>()?;
-        Stacked::new(tensors, self.batch_invariant)
-            .map_err(|error| self.failed(&format!("blk.{index}.{}.weight", parts[0].0), &error))
+    fn vector(&self, role: Role, len: usize) -> Result<B::Vector, LoadError> {
+        let values = self.checkpoint.vector(role, len)?;
+        let taken = self.backend.vector(values);
+        taken.map_err(|error| self.failed(role, &error))
     }
 
-    fn linear(&self, name: &str, shape: [usize; 2]) -> Result<Linear, LoadError> {
-        Linear::new(Arc::new(self.tensor(name, &shape)?), self.batch_invariant)
-            .map_err(|error| self.failed(name, &error))
+    fn matrix(&self, index: usize, part: Part, shape: [usize; 2]) -> Result<B::Matrix, LoadError> {
+        let role = Role::Matrix(index, part);
+        let taken = self.backend.matrix(self.checkpoint.tensor(role, &shape)?);
+        taken.map_err(|error| self.failed(role, &error))
     }
 
-    fn vector(&self, name: &str, len: usize) -> Result<Vec<f32>, LoadError> {
-        self.tensor(name, &[len])?
-            .dequantize(&Device::Cpu)
-            .and_then(|tensor| tensor.to_vec1())
-            .map_err(|error| self.failed(name, &error))
+    /// Matrices of a layer, with their rows, that are multiplied with the hidden numbers.
+    fn stack(&self, index: usize, parts: &[(Part, usize)]) -> Result<B::Stack, LoadError> {
+        let tensor = |&(part, rows): &(Part, usize)| {
+            let role = Role::Matrix(index, part);
+            self.checkpoint.tensor(role, &[rows, self.config.hidden])
+        };
+        let tensors = parts.iter().map(tensor).collect::<Result<Vec<QTensor>, _>>()?;
+        let taken = self.backend.stack(tensors);
+        taken.map_err(|error| self.failed(Role::Matrix(index, parts[0].0), &error))
     }
 
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<QTensor, LoadError> {
-        self.file.tensor(name, shape, &Device::Cpu)
-    }
-
-    fn failed(&self, name: &str, error: &candle_core::Error) -> LoadError {
-        self.file.invalid(format!("tensor {name}: {error}"))
+    fn failed(&self, role: Role, error: &candle_core::Error) -> LoadError {
+        let name = self.checkpoint.name(role);
+        self.checkpoint.invalid(format!("tensor {name}: {error}"))
     }
 }

@@ -1,25 +1,22 @@
 //! Which jobs get room in the cache, and at whose cost.
 //!
 //! A job reserves all that it will append before it starts, so a started job always comes to its
-//! end and gives its sequence's cache up for eviction then. Hence no deadlock: a job that finds no
-//! room waits while started ones run; where none runs, those that wait behind it are evicted.
+//! end and gives its sequence's cache up for others then. Hence no deadlock: a job that finds no
+//! room waits while started ones run; where none runs, those that wait behind it give theirs up. A
+//! sequence that does so keeps its tokens: its next job, or the one that waits, computes their keys
+//! and values again, to the same bits, and finds what is left of them in the cache.
 
 use super::{
-    SequenceState,
     job::{Held, Job},
     worker::Executor,
 };
-use crate::EngineError;
-use std::{
-    collections::VecDeque,
-    sync::{Arc, atomic::Ordering},
-};
+use crate::{BlockCopy, EngineError};
+use std::collections::VecDeque;
 use tracing::debug;
 
 /// A sequence that has no job.
 #[derive(Debug)]
 pub(super) struct Idle {
-    pub(super) sequence: Arc<SequenceState>,
     pub(super) held: Held,
     /// The step at which its latest job ended.
     pub(super) last_used: u64,
@@ -28,7 +25,7 @@ pub(super) struct Idle {
 impl Executor {
     /// Starts the waiting jobs that the cache has room for.
     ///
-    /// The first may have others evicted. Those behind it must not take what it waits for: only
+    /// The first may have others preempted. Those behind it must not take what it waits for: only
     /// short ones may pass, with what little room they need.
     pub(super) fn admit(&mut self) {
         let mut blocked = VecDeque::new();
@@ -36,7 +33,7 @@ impl Executor {
             let room = if blocked.is_empty() {
                 self.make_room(&mut job)
             } else if job.is_short() {
-                job.reserve()
+                self.reserve(&mut job)
             } else {
                 blocked.push_back(job);
                 continue;
@@ -53,63 +50,52 @@ impl Executor {
         self.waiting = blocked;
     }
 
-    /// Reserves what `job` needs, and evicts others until it fits or nobody is left to evict.
+    /// Reserves what `job` needs, and preempts others until it fits or nobody is left.
     fn make_room(&mut self, job: &mut Job) -> Result<(), EngineError> {
         loop {
-            match job.reserve() {
+            match self.reserve(job) {
                 Err(EngineError::CacheFull { .. })
-                    if self.evict_idle() || (self.running.is_empty() && self.evict_waiting()) => {}
+                    if self.preempt_idle() || (self.running.is_empty() && self.preempt_waiting()) => {
+                }
                 outcome => return outcome,
             }
         }
     }
 
-    /// Evicts the least recently used idle sequence; false where none holds anything.
-    fn evict_idle(&mut self) -> bool {
-        let oldest = self
-            .idle
-            .iter()
-            .filter(|(_, idle)| !idle.held.lease.is_empty())
-            .min_by_key(|&(&id, idle)| (idle.last_used, id))
-            .map(|(&id, _)| id);
-        let Some(idle) = oldest.and_then(|id| self.idle.remove(&id)) else {
+    /// Reserves what `job` needs beside what others have computed already.
+    fn reserve(&mut self, job: &mut Job) -> Result<(), EngineError> {
+        self.adopt(job);
+        if let Some(BlockCopy { from, to }) = job.reserve()? {
+            let copied = self.model.copy_block(from, to);
+            copied.inspect_err(|_| job.forget_tail())?;
+        }
+        Ok(())
+    }
+
+    /// Takes the cache of the least recently used idle sequence; false where none holds anything.
+    fn preempt_idle(&mut self) -> bool {
+        let cached = self.idle.iter_mut().filter(|(_, idle)| idle.held.is_cached());
+        let oldest = cached.min_by_key(|(id, idle)| (idle.last_used, **id));
+        let Some((&sequence, idle)) = oldest else {
             return false;
         };
-        debug!(
-            sequence = idle.sequence.id,
-            tokens = idle.held.lease.len(),
-            "evicted an idle sequence from the cache"
-        );
-        idle.sequence.evict();
+        let tokens = idle.held.preempt();
+        debug!(sequence, tokens, "preempted an idle sequence");
+        self.counters.preempted();
         true
     }
 
-    /// Evicts the last of the waiting sequences; false where none holds anything.
-    fn evict_waiting(&mut self) -> bool {
-        let last = self
-            .waiting
-            .iter()
-            .rposition(|job| !job.held.lease.is_empty());
-        let Some(mut job) = last.and_then(|index| self.waiting.remove(index)) else {
+    /// Takes the cache of the last of the waiting sequences; false where none holds anything.
+    fn preempt_waiting(&mut self) -> bool {
+        let last = self.waiting.iter_mut().rev().find(|job| job.held.is_cached());
+        let Some(job) = last else {
             return false;
         };
-        job.span.in_scope(|| {
-            debug!(
-                sequence = job.sequence.id,
-                tokens = job.held.lease.len(),
-                "evicted a waiting sequence from the cache"
-            );
-        });
-        job.sequence.evict();
-        job.held.truncate(0);
-        drop(job.end(Err(EngineError::Evicted)));
+        let tokens = job.preempt();
+        let sequence = job.sequence.id;
+        job.span
+            .in_scope(|| debug!(sequence, tokens, "preempted a waiting sequence"));
+        self.counters.preempted();
         true
-    }
-}
-
-impl SequenceState {
-    fn evict(&self) {
-        self.evicted.store(true, Ordering::Relaxed);
-        self.cached.store(0, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
 //! What a call asks for, and how far the thread has come with it.
 
 use super::{Reader, Row, SequenceState, plan::SHORT_ROWS};
-use crate::{EngineError, Input, Lease, ModelShape, cache::BLOCK_TOKENS};
+use crate::{BLOCK_TOKENS, BlockCopy, EngineError, Input, Lease, ModelShape, Pool, cache::Content};
 use speculation::{Prefix, TokenId};
 use std::sync::{Arc, atomic::Ordering};
 use tokio::sync::oneshot;
@@ -33,7 +33,9 @@ pub(super) struct Command {
 
 pub(super) type Reply = oneshot::Sender<Result<Box<dyn Reader>, EngineError>>;
 
-/// What the thread keeps of a sequence: its cache, and the request's view of the same tokens.
+/// What the thread keeps of a sequence: the request's view of its tokens, and their cache. Where the
+/// sequence was preempted the cache holds fewer of them, or none; the next job computes the rest
+/// again.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) lease: Lease,
@@ -46,9 +48,10 @@ pub(super) struct Job {
     pub(super) sequence: Arc<SequenceState>,
     pub(super) held: Held,
     pub(super) span: Span,
+    /// Its tokens begin with those that were kept and are not in the cache any more.
     work: Work,
-    /// How many of the work's tokens the cache holds.
-    done: usize,
+    /// The position of the work's first token, at most as many as the cache holds.
+    base: usize,
     reader: Box<dyn Reader>,
     /// What the reader returned last.
     next: Option<TokenId>,
@@ -57,7 +60,7 @@ pub(super) struct Job {
 
 impl Work {
     /// Refuses what no state of the engine could make possible.
-    pub(super) fn check(&self, shape: &ModelShape, cache_bytes: usize) -> Result<(), EngineError> {
+    pub(super) fn check(&self, shape: &ModelShape, pool: &Pool) -> Result<(), EngineError> {
         if self.tokens.is_empty() {
             return Err(EngineError::Invalid("tokens must not be empty".to_owned()));
         }
@@ -82,17 +85,16 @@ impl Work {
             });
         }
         // Checked here, so that a sequence that can never fit evicts nobody.
-        let blocks = tokens.div_ceil(BLOCK_TOKENS);
-        if blocks.saturating_mul(shape.kv.block_bytes()) > cache_bytes {
+        if tokens.div_ceil(BLOCK_TOKENS) > pool.blocks() {
             return Err(EngineError::CacheFull {
                 tokens,
-                budget_bytes: cache_bytes,
+                budget_bytes: pool.budget_bytes(),
             });
         }
         Ok(())
     }
 
-    /// The cache's length at the end.
+    /// The sequence's length at the end.
     fn final_len(&self) -> usize {
         self.keep
             .saturating_add(self.tokens.len())
@@ -106,36 +108,108 @@ impl Held {
         self.lease.truncate(len);
         self.prefix.truncate(len);
     }
+
+    /// Gives the cache to others and keeps the tokens. Returns how many the cache held.
+    pub(super) fn preempt(&mut self) -> usize {
+        let cached = self.lease.len();
+        self.lease.truncate(0);
+        cached
+    }
+
+    /// True where the sequence holds something that others could have.
+    pub(super) fn is_cached(&self) -> bool {
+        !self.lease.blocks().is_empty()
+    }
 }
 
 impl Job {
     /// Starts on `command` with what its sequence holds, at least what is kept.
     pub(super) fn new(command: Command, mut held: Held) -> Self {
         held.truncate(command.work.keep);
-        let job = Self {
+        let mut job = Self {
             sequence: command.sequence,
             held,
             span: command.span,
+            base: command.work.keep,
             work: command.work,
-            done: 0,
             reader: command.reader,
             next: None,
             reply: command.reply,
         };
+        job.recover();
         job.publish();
         job
     }
 
+    /// Gives the cache to others; returns how many tokens it held. The job has them computed again.
+    pub(super) fn preempt(&mut self) -> usize {
+        let cached = self.held.preempt();
+        self.recover();
+        cached
+    }
+
+    /// Puts the tokens that the cache lost before the others that are to be computed.
+    fn recover(&mut self) {
+        let cached = self.held.lease.len();
+        if cached < self.base {
+            let lost = &self.held.prefix.tokens()[cached..self.base];
+            self.work.tokens.splice(0..0, lost.iter().copied());
+            self.base = cached;
+        }
+    }
+
     /// Makes room in the cache for all that the job will append.
-    pub(super) fn reserve(&mut self) -> Result<(), EngineError> {
-        self.held
-            .lease
-            .reserve(self.work.tokens.len() + self.work.decode)
+    pub(super) fn reserve(&mut self) -> Result<Option<BlockCopy>, EngineError> {
+        let rows = self.due() + self.work.decode;
+        self.held.lease.reserve(rows)
+    }
+
+    /// Forgets what the cache holds after the last full block.
+    pub(super) fn forget_tail(&mut self) {
+        let full = self.held.lease.len() / BLOCK_TOKENS * BLOCK_TOKENS;
+        self.held.lease.truncate(full);
+        self.recover();
+    }
+
+    /// Goes on with what others have computed of the same text, and returns how many tokens that
+    /// saves. At least the rows that are read, and one, are left to compute.
+    pub(super) fn adopt(&mut self) -> usize {
+        let upcoming = &self.work.tokens[self.held.lease.len() - self.base..][..self.unread()];
+        let adopted = self.held.lease.adopt(upcoming);
+        if adopted > 0 {
+            let known = self.held.prefix.len();
+            for &token in self.held.lease.tokens().iter().skip(known) {
+                self.held.prefix.push(token);
+            }
+            self.publish();
+        }
+        adopted
+    }
+
+    /// The next full block that the job computes rows of.
+    pub(super) fn computes(&self) -> Option<Content> {
+        self.held.lease.next_block(self.pending())
+    }
+
+    /// The next full block that the job could adopt.
+    pub(super) fn awaits(&self) -> Option<Content> {
+        let upcoming = &self.pending()[..self.unread()];
+        self.held.lease.next_block(upcoming)
+    }
+
+    /// The tokens that can be computed now.
+    fn pending(&self) -> &[TokenId] {
+        &self.work.tokens[self.held.lease.len() - self.base..]
     }
 
     /// Rows that can be computed now.
     pub(super) fn due(&self) -> usize {
-        self.work.tokens.len() - self.done
+        self.pending().len()
+    }
+
+    /// How many of the due rows need not be computed for their logits. The last one always is.
+    fn unread(&self) -> usize {
+        self.due() - self.wanted(self.due()).max(1)
     }
 
     /// True where the job is verification or decoding, by its size.
@@ -143,19 +217,21 @@ impl Job {
         self.due() <= SHORT_ROWS
     }
 
-    /// How many of the next `rows` rows are read.
+    /// How many of the next `rows` rows are read: the last ones, but none twice.
     pub(super) fn wanted(&self, rows: usize) -> usize {
-        let first_wanted = self.work.tokens.len() - self.work.rows;
-        let end = self.done + rows;
-        end.saturating_sub(first_wanted.max(self.done))
+        let first = self.base + self.work.tokens.len() - self.work.rows;
+        let start = self.held.lease.len();
+        let first = first.max(start).max(self.held.prefix.len());
+        (start + rows).saturating_sub(first)
     }
 
     /// The job's part of a batch: its next `rows` rows.
-    pub(super) fn input(&mut self, rows: usize) -> Input<'_> {
+    pub(super) fn input(&self, rows: usize) -> Input<'_> {
         Input {
+            blocks: self.held.lease.blocks(),
+            start: self.held.lease.len(),
+            tokens: &self.pending()[..rows],
             wanted: self.wanted(rows),
-            tokens: &self.work.tokens[self.done..self.done + rows],
-            cache: &mut self.held.lease,
         }
     }
 
@@ -169,15 +245,20 @@ impl Job {
         mut logits: impl Iterator<Item = &'a [f32]>,
     ) -> Result<(), EngineError> {
         let unread = rows - self.wanted(rows);
-        for row in 0..rows {
-            self.held.prefix.push(self.work.tokens[self.done + row]);
+        let start = self.held.lease.len();
+        let tokens = &self.work.tokens[start - self.base..][..rows];
+        self.held.lease.append(tokens);
+        for (row, &token) in tokens.iter().enumerate() {
+            // What is computed again is known.
+            if start + row >= self.held.prefix.len() {
+                self.held.prefix.push(token);
+            }
             if row >= unread
                 && let Some(logits) = logits.next()
             {
                 self.next = self.reader.read(Row::new(logits, &mut self.held.prefix))?;
             }
         }
-        self.done += rows;
         if self.due() == 0 && self.work.decode > 0 {
             match self.next {
                 Some(token) => {
@@ -190,11 +271,6 @@ impl Job {
         }
         self.publish();
         Ok(())
-    }
-
-    /// True where the lease has grown by the next `rows` rows.
-    pub(super) fn has_appended(&self, rows: usize) -> bool {
-        self.held.lease.len() == self.work.keep + self.done + rows
     }
 
     /// True where nothing is left to do.
@@ -220,7 +296,7 @@ impl Job {
 
     fn publish(&self) {
         self.sequence
-            .cached
-            .store(self.held.lease.len(), Ordering::Relaxed);
+            .len
+            .store(self.held.prefix.len(), Ordering::Relaxed);
     }
 }

@@ -9,14 +9,17 @@
 //! beside it, and what is done with logits is the caller's own ([`Reader`]).
 
 mod admission;
+mod counters;
 mod job;
 mod plan;
 mod reader;
 mod worker;
 
+pub use counters::CacheState;
 pub use reader::{Reader, Row};
 
-use crate::{EngineError, Model, ModelShape};
+use crate::{CacheType, EngineError, KvLayout, Model, ModelShape, Pool};
+use counters::Counters;
 use job::{Command, Work};
 use speculation::{Prefix, TokenId};
 use std::{
@@ -24,11 +27,12 @@ use std::{
     io,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tracing::Span;
+use worker::Connections;
 
 /// Limits of an engine.
 #[derive(Debug, Clone)]
@@ -37,6 +41,10 @@ pub struct EngineOptions {
     pub max_sequences: usize,
     /// Bytes for keys and values of all sequences.
     pub cache_bytes: usize,
+    /// How keys and values are stored.
+    pub cache_type: CacheType,
+    /// Whether sequences that begin with the same tokens share what is computed of them.
+    pub prefix_sharing: bool,
     /// Rows per step; a longer prompt is prefilled in pieces between other sequences' steps.
     pub max_step_tokens: usize,
     /// Ids that the tokenizer knows; logits beyond are padding and are never chosen.
@@ -71,12 +79,14 @@ pub struct Hold {
     shared: Arc<Shared>,
 }
 
-/// What all handles of an engine share. The thread holds none of it but `dropped`: it would keep
-/// its own channel open otherwise.
+/// What all handles of an engine share. The thread holds none of it but its parts: it would
+/// keep its own channel open otherwise.
 #[derive(Debug)]
 struct Shared {
     shape: ModelShape,
     options: EngineOptions,
+    pool: Pool,
+    counters: Arc<Counters>,
     messages: mpsc::Sender<Message>,
     open: watch::Sender<usize>,
     next_id: AtomicU64,
@@ -91,10 +101,8 @@ struct SequenceState {
     id: u64,
     /// Until the thread takes it, with the sequence's first call; then it lies beside the cache.
     prefix: Mutex<Option<Prefix>>,
-    /// Tokens in its cache; only the thread writes it.
-    cached: AtomicUsize,
-    /// Set by the thread, for good.
-    evicted: AtomicBool,
+    /// Tokens that it holds; only the thread writes it.
+    len: AtomicUsize,
 }
 
 /// Sequences that are gone, for the thread to free.
@@ -114,11 +122,12 @@ enum Message {
 }
 
 impl Engine {
-    /// Starts the executor thread.
+    /// Has the model provide for the cache and starts the executor thread.
     ///
     /// # Errors
-    /// Where an option is 0 that cannot be, or where the thread cannot be started.
-    pub fn start(model: Box<dyn Model>, options: EngineOptions) -> io::Result<Self> {
+    /// Where an option is 0 that cannot be, where the model has no room for the cache, or where the
+    /// thread cannot be started.
+    pub fn start(mut model: Box<dyn Model>, options: EngineOptions) -> io::Result<Self> {
         for (name, value) in [
             ("max_sequences", options.max_sequences),
             ("max_step_tokens", options.max_step_tokens),
@@ -134,18 +143,29 @@ impl Engine {
         let (messages, receiver) = mpsc::channel(places.min(Semaphore::MAX_PERMITS));
         let dropped = Arc::new(DroppedIds::default());
         let holds = Arc::new(AtomicUsize::new(0));
+        let layout = KvLayout {
+            kind: options.cache_type,
+            ..model.shape().kv
+        };
+        let pool = Pool::new(layout, options.cache_bytes).with_sharing(options.prefix_sharing);
+        let allocated = model.allocate(pool.blocks(), options.cache_type);
+        allocated.map_err(io::Error::other)?;
+        let counters = Arc::new(Counters::default());
         let shape = model.shape().clone();
-        worker::spawn(
-            model,
-            options.clone(),
-            receiver,
-            Arc::clone(&dropped),
-            Arc::clone(&holds),
-        )?;
+        let connections = Connections {
+            pool: pool.clone(),
+            messages: receiver,
+            dropped: Arc::clone(&dropped),
+            holds: Arc::clone(&holds),
+            counters: Arc::clone(&counters),
+        };
+        worker::spawn(model, options.clone(), connections)?;
         Ok(Self {
             shared: Arc::new(Shared {
                 shape,
                 options,
+                pool,
+                counters,
                 messages,
                 open: watch::Sender::new(0),
                 next_id: AtomicU64::new(0),
@@ -168,6 +188,11 @@ impl Engine {
     /// Follows [`active_sequences`](Self::active_sequences).
     pub fn watch_active(&self) -> watch::Receiver<usize> {
         self.shared.open.subscribe()
+    }
+
+    /// What its cache holds at present, and what happened in it.
+    pub fn cache(&self) -> CacheState {
+        self.shared.counters.state(self.shared.pool.usage())
     }
 
     /// Ends when the engine has stopped by itself: its model crashed.
@@ -207,8 +232,7 @@ impl Engine {
         let state = SequenceState {
             id: self.shared.next_id.fetch_add(1, Ordering::Relaxed),
             prefix: Mutex::new(Some(prefix)),
-            cached: AtomicUsize::new(0),
-            evicted: AtomicBool::new(false),
+            len: AtomicUsize::new(0),
         };
         Ok(Sequence {
             shared: Arc::clone(&self.shared),
@@ -220,9 +244,10 @@ impl Engine {
 }
 
 impl Sequence {
-    /// Tokens whose keys and values are held. After an abandoned call, at most what it was to keep.
+    /// Tokens that the engine holds of it, whether or not their keys and values had to make room for
+    /// others meanwhile. After an abandoned call, at most what it was to keep.
     pub fn cached_len(&self) -> usize {
-        let cached = self.state.cached.load(Ordering::Relaxed);
+        let cached = self.state.len.load(Ordering::Relaxed);
         // The thread may still be at an abandoned call. It never cuts back to less than that
         // keeps, so this much is there when the next call arrives.
         self.unanswered.map_or(cached, |keep| keep.min(cached))
@@ -276,7 +301,7 @@ impl Sequence {
     }
 
     async fn call<R: Reader>(&mut self, work: Work, reader: R) -> Result<R, EngineError> {
-        work.check(&self.shared.shape, self.shared.options.cache_bytes)?;
+        work.check(&self.shared.shape, &self.shared.pool)?;
         let place = self.shared.messages.reserve().await;
         let place = place.map_err(|_| EngineError::Stopped)?;
         let (reply, answer) = oneshot::channel();

@@ -3,14 +3,15 @@
 use super::{
     DroppedIds, EngineOptions, Message,
     admission::Idle,
+    counters::Counters,
     job::{Command, Held, Job},
     plan::plan,
 };
-use crate::{EngineError, Input, KvPool, Logits, Model};
+use crate::{EngineError, Input, Logits, Model, Pool};
 use rayon::iter::{IntoParallelRefMutIterator, ParallelIterator};
 use std::{
     any::Any,
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -20,13 +21,14 @@ use std::{
     thread,
 };
 use tokio::sync::mpsc;
-use tracing::{error, trace};
+use tracing::{debug, error, trace};
 
 /// What the thread owns. Every sequence that has a cache is in one of the three places.
 pub(super) struct Executor {
-    model: Box<dyn Model>,
+    pub(super) model: Box<dyn Model>,
+    pub(super) counters: Arc<Counters>,
     options: EngineOptions,
-    pool: KvPool,
+    pool: Pool,
     messages: mpsc::Receiver<Message>,
     dropped: Arc<DroppedIds>,
     /// While this is not 0, no step begins.
@@ -41,21 +43,29 @@ pub(super) struct Executor {
     step: u64,
 }
 
-/// Starts the thread. It ends when all senders of `messages` are gone, or when the model panics.
+/// What the thread is given, and shares with the handles.
+pub(super) struct Connections {
+    pub(super) pool: Pool,
+    pub(super) messages: mpsc::Receiver<Message>,
+    pub(super) dropped: Arc<DroppedIds>,
+    pub(super) holds: Arc<AtomicUsize>,
+    pub(super) counters: Arc<Counters>,
+}
+
+/// Starts the thread. It ends when all senders of messages are gone, or when the model panics.
 pub(super) fn spawn(
     model: Box<dyn Model>,
     options: EngineOptions,
-    messages: mpsc::Receiver<Message>,
-    dropped: Arc<DroppedIds>,
-    holds: Arc<AtomicUsize>,
+    connections: Connections,
 ) -> io::Result<()> {
     let executor = Executor {
-        pool: KvPool::new(model.shape().kv, options.cache_bytes),
         model,
         options,
-        messages,
-        dropped,
-        holds,
+        counters: connections.counters,
+        pool: connections.pool,
+        messages: connections.messages,
+        dropped: connections.dropped,
+        holds: connections.holds,
         idle: HashMap::new(),
         waiting: VecDeque::new(),
         running: Vec::new(),
@@ -121,11 +131,8 @@ impl Executor {
             // A sequence has one call at a time: an earlier one that still runs is abandoned.
             self.drop_abandoned();
         }
-        if command.sequence.evicted.load(Ordering::Relaxed) {
-            return Err(EngineError::Evicted);
-        }
         let keep = command.work.keep;
-        let held = self.idle.get(&id).map_or(0, |idle| idle.held.lease.len());
+        let held = self.idle.get(&id).map_or(0, |idle| idle.held.prefix.len());
         if keep > held {
             return Err(EngineError::Invalid(format!(
                 "keep must be at most the cached length, {held}, not {keep}"
@@ -139,7 +146,8 @@ impl Executor {
                 lease: self.pool.lease(),
                 prefix,
             }),
-            None => Err(EngineError::Evicted),
+            // It is taken once, by the call after which the sequence is idle.
+            None => Err(EngineError::Stopped),
         }
     }
 
@@ -168,13 +176,12 @@ impl Executor {
 
     /// Answers `job`; its sequence is idle then.
     pub(super) fn end(&mut self, job: Job, outcome: Result<(), EngineError>) {
-        let sequence = Arc::clone(&job.sequence);
+        let id = job.sequence.id;
         let idle = Idle {
             held: job.end(outcome),
             last_used: self.step,
-            sequence: Arc::clone(&sequence),
         };
-        self.idle.insert(sequence.id, idle);
+        self.idle.insert(id, idle);
     }
 
     /// Computes one batch of what is due.
@@ -183,40 +190,59 @@ impl Executor {
             return;
         }
         self.step += 1;
-        let due: Vec<usize> = self.running.iter().map(Job::due).collect();
-        let rows = plan(&due, self.options.max_step_tokens);
+        let mut running = std::mem::take(&mut self.running);
+        for job in &mut running {
+            self.adopt(job);
+        }
+        self.running = running;
+        let rows = plan(&self.due(), self.options.max_step_tokens);
         match self.forward(&rows) {
             Ok(logits) => self.advance(&rows, &logits),
             Err(error) => self.fail(&rows, &error),
         }
     }
 
+    /// Has `job` go on with what others have computed of the same text.
+    pub(super) fn adopt(&self, job: &mut Job) {
+        let tokens = job.adopt();
+        if tokens > 0 {
+            self.counters.hit(tokens);
+            let sequence = job.sequence.id;
+            job.span
+                .in_scope(|| debug!(sequence, tokens, "found a prefix in the cache"));
+        }
+    }
+
+    /// The rows that each job could have computed: none where one before it computes the same, which
+    /// the next step then finds.
+    fn due(&self) -> Vec<usize> {
+        let mut computed = HashSet::new();
+        let due = |job: &Job| {
+            if job.awaits().is_some_and(|block| computed.contains(&block)) {
+                return 0;
+            }
+            computed.extend(job.computes());
+            job.due()
+        };
+        self.running.iter().map(due).collect()
+    }
+
     /// Runs the model on the next `rows` of each job.
     fn forward(&mut self, rows: &[usize]) -> Result<Logits, EngineError> {
-        let jobs = self.running.iter_mut().zip(rows);
-        let mut batch: Vec<Input<'_>> = jobs
+        let jobs = self.running.iter().zip(rows);
+        let batch: Vec<Input<'_>> = jobs
             .filter(|&(_, &rows)| rows > 0)
             .map(|(job, &rows)| job.input(rows))
             .collect();
-        let wanted = batch.iter().map(|input| input.wanted).sum();
-        let logits = self.model.forward(&mut batch)?;
-        self.check(rows, &logits, wanted)?;
-        Ok(logits)
-    }
-
-    /// Refuses what would become a wrong text: rows or tokens too few or too many.
-    fn check(&self, rows: &[usize], logits: &Logits, wanted: usize) -> Result<(), EngineError> {
+        let logits = self.model.forward(&batch)?;
+        // Anything else would become a wrong text.
+        let wanted: usize = batch.iter().map(|input| input.wanted).sum();
         let got = logits.rows().len();
         if got != wanted {
             let detail = format!("{got} rows of logits where {wanted} were wanted");
             return Err(EngineError::Model(detail));
         }
-        let mut jobs = self.running.iter().zip(rows);
-        if !jobs.all(|(job, &rows)| job.has_appended(rows)) {
-            let detail = "a cache did not grow by the rows of the step".to_owned();
-            return Err(EngineError::Model(detail));
-        }
-        Ok(())
+        Ok(logits)
     }
 
     /// Has each job's rows read, and gives it its next turn after those that got less than they

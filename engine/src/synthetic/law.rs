@@ -8,7 +8,7 @@ use speculation::TokenId;
 use std::ops::Range;
 
 /// Tokens that the law looks back: enough that greedy text does not soon go in circles.
-const WINDOW: usize = 4;
+pub(super) const WINDOW: usize = 4;
 const REFERENCE_SEED: u64 = 1;
 const FOREIGN_SEED: u64 = 2;
 

@@ -7,8 +7,12 @@
 mod law;
 mod words;
 
-use crate::{EngineError, Input, KvLayout, LoadError, Logits, Model, ModelShape, Vocabulary};
+use crate::{
+    BLOCK_TOKENS, BlockId, CacheType, EngineError, Input, KvLayout, LoadError, Logits, Model,
+    ModelShape, Vocabulary,
+};
 use law::Law;
+use speculation::TokenId;
 use std::{
     fmt::Display,
     ops::RangeInclusive,
@@ -40,6 +44,8 @@ pub struct Synthetic {
     description: Description,
     law: Law,
     shape: ModelShape,
+    /// Its keys and values: the tokens themselves. Each empty until it is first written to.
+    blocks: Vec<Vec<TokenId>>,
 }
 
 const VOCAB: RangeInclusive<usize> = 300..=200_000;
@@ -112,22 +118,45 @@ impl Synthetic {
         let shape = ModelShape {
             vocabulary_rows: description.vocab,
             context_length: description.context,
+            // A token takes 4 bytes; this leaves room for the books of its block.
             kv: KvLayout {
-                layers: 0,
-                kv_heads: 0,
-                head_dim: 0,
+                layers: 1,
+                kv_heads: 1,
+                head_dim: 8,
+                kind: CacheType::F32,
             },
         };
         Self {
             law: Law::new(description.vocab, description.agreement),
             description,
             shape,
+            blocks: Vec::new(),
         }
     }
 
     /// Its tokenizer and so on.
     pub fn vocabulary(&self) -> Vocabulary {
         words::vocabulary(self.description.vocab)
+    }
+
+    /// What the law sees of the first `end` tokens, read from their blocks.
+    fn window(&self, input: &Input<'_>, end: usize) -> Vec<TokenId> {
+        let positions = end.saturating_sub(law::WINDOW)..end;
+        let token = |position: usize| {
+            let block = input.blocks[position / BLOCK_TOKENS].index();
+            self.blocks[block][position % BLOCK_TOKENS]
+        };
+        positions.map(token).collect()
+    }
+
+    fn block_mut(&mut self, id: BlockId) -> &mut Vec<TokenId> {
+        let index = id.index();
+        if index >= self.blocks.len() {
+            self.blocks.resize(index + 1, Vec::new());
+        }
+        let block = &mut self.blocks[index];
+        block.resize(BLOCK_TOKENS, 0);
+        block
     }
 }
 
@@ -136,18 +165,31 @@ impl Model for Synthetic {
         &self.shape
     }
 
+    fn allocate(&mut self, _blocks: usize, kind: CacheType) -> Result<(), EngineError> {
+        self.shape.kv.kind = kind;
+        Ok(())
+    }
+
+    fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), EngineError> {
+        *self.block_mut(to) = self.block_mut(from).clone();
+        Ok(())
+    }
+
     /// Takes `base_ms` and, per row, `row_ms`, by the clock. The calling thread sleeps: it is the
     /// executor's, which would wait for a device just so.
-    fn forward(&mut self, batch: &mut [Input<'_>]) -> Result<Logits, EngineError> {
+    fn forward(&mut self, batch: &[Input<'_>]) -> Result<Logits, EngineError> {
         let start = Instant::now();
         let wanted: usize = batch.iter().map(|input| input.wanted).sum();
         let rows: usize = batch.iter().map(|input| input.tokens.len()).sum();
         let mut values = Vec::with_capacity(wanted * self.description.vocab);
         for input in batch {
-            input.cache.push(input.tokens)?;
-            let held = input.cache.tokens();
-            for end in held.len() - input.wanted + 1..=held.len() {
-                self.law.append_logits(&held[..end], &mut values);
+            for (position, &token) in (input.start..).zip(input.tokens) {
+                let block = self.block_mut(input.blocks[position / BLOCK_TOKENS]);
+                block[position % BLOCK_TOKENS] = token;
+            }
+            let len = input.start + input.tokens.len();
+            for end in len - input.wanted + 1..=len {
+                self.law.append_logits(&self.window(input, end), &mut values);
             }
         }
         let took_ms = self.description.base_ms + self.description.row_ms * rows as f64;

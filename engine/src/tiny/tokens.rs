@@ -101,7 +101,8 @@ impl TokenList {
     pub(super) fn metadata(&self, family: Family) -> Vec<(String, Value)> {
         let pre = match family {
             Family::Llama => "smollm",
-            Family::Qwen2 => "qwen2",
+            Family::Qwen2 | Family::Qwen3 => "qwen2",
+            Family::Gemma3 => "default",
         };
         let merges = MERGES.map(|(left, right)| Value::String(format!("{left} {right}")));
         let tokens = self.tokens.iter().cloned().map(Value::String).collect();

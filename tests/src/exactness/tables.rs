@@ -28,7 +28,7 @@ impl Table {
     /// # Errors
     /// Where it cannot be loaded or run, or lacks a word of the alphabet.
     pub fn read(path: &str, length: usize) -> Result<Self> {
-        let source = Source::Gguf(Path::new(path).to_owned());
+        let source = Source::Files(Path::new(path).to_owned());
         let options = LoadOptions {
             batch_invariant: true,
         };

@@ -1,0 +1,201 @@
+//! One sequence's part of the cache.
+
+use super::{BLOCK_TOKENS, BlockId, Content, Pool};
+use crate::EngineError;
+use speculation::TokenId;
+
+/// One sequence's blocks, and the tokens whose keys and values they hold. Dropping it gives the
+/// blocks back.
+#[derive(Debug)]
+pub struct Lease {
+    pool: Pool,
+    tokens: Vec<TokenId>,
+    /// As many as the tokens need, and those that were reserved. All full ones are published where
+    /// the pool shares.
+    blocks: Vec<BlockId>,
+}
+
+/// Whoever reserves must have the model copy this block before the next step: the sequence goes on
+/// in the middle of a block that others go on from as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "the sequence's last block has no content before it is copied"]
+pub struct BlockCopy {
+    /// The block that is shared.
+    pub from: BlockId,
+    /// The sequence's own.
+    pub to: BlockId,
+}
+
+impl Lease {
+    pub(super) fn new(pool: Pool) -> Self {
+        Self {
+            pool,
+            tokens: Vec::new(),
+            blocks: Vec::new(),
+        }
+    }
+
+    /// Tokens held.
+    pub fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// True where nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+
+    /// The tokens held.
+    pub fn tokens(&self) -> &[TokenId] {
+        &self.tokens
+    }
+
+    /// The block table: block i holds the tokens from 32·i on. It has room for what was reserved.
+    pub fn blocks(&self) -> &[BlockId] {
+        &self.blocks
+    }
+
+    /// Makes room for `extra` more tokens, to be written by the model and then
+    /// [`append`](Self::append)ed. To be called again after a [`truncate`](Self::truncate).
+    ///
+    /// # Errors
+    /// [`EngineError::CacheFull`] where others hold what that needs; nothing changes then.
+    pub fn reserve(&mut self, extra: usize) -> Result<Option<BlockCopy>, EngineError> {
+        let tokens = self.len().saturating_add(extra);
+        let missing = tokens
+            .div_ceil(BLOCK_TOKENS)
+            .saturating_sub(self.blocks.len());
+        let tail = self.tail().filter(|_| extra > 0);
+        let mut books = self.pool.books();
+        let tail = tail.filter(|&tail| books.is_published(tail));
+        let shared = tail.is_some_and(|tail| books.is_shared(tail));
+        if missing.saturating_add(usize::from(shared)) > books.free() + books.cached() {
+            return Err(EngineError::CacheFull {
+                tokens,
+                budget_bytes: self.pool.budget_bytes(),
+            });
+        }
+        // A published block follows the tail: a copy keeps both, as long as there is room.
+        let is_parent = |tail: BlockId| shared || books.is_parent(tail);
+        let mut copied = tail.filter(|&tail| is_parent(tail));
+        while missing + usize::from(copied.is_some()) > books.free() {
+            if !books.evict() {
+                break;
+            }
+            copied = copied.filter(|&tail| shared || books.is_parent(tail));
+        }
+        if let (Some(tail), None) = (tail, copied) {
+            books.unpublish(tail);
+        }
+        let copy = copied.and_then(|from| books.take().map(|to| BlockCopy { from, to }));
+        self.blocks.extend((0..missing).map_while(|_| books.take()));
+        if let Some(BlockCopy { from, to }) = copy {
+            self.blocks[self.tokens.len() / BLOCK_TOKENS] = to;
+            books.tick();
+            books.release(from);
+        }
+        Ok(copy)
+    }
+
+    /// Takes in that the model has written the keys and values of `tokens`. Where others have blocks
+    /// of the same content, the lease holds those from now on.
+    ///
+    /// # Panics
+    /// If they were not reserved since the last [`truncate`](Self::truncate).
+    pub fn append(&mut self, tokens: &[TokenId]) {
+        let full = self.len() / BLOCK_TOKENS;
+        let tail = self.tail();
+        self.tokens.extend_from_slice(tokens);
+        let room = self.blocks.len() * BLOCK_TOKENS;
+        assert!(self.len() <= room, "room for the tokens was reserved");
+        let mut books = self.pool.books();
+        let is_shared = tail.is_some_and(|tail| books.is_published(tail));
+        assert!(!is_shared, "a shared block is not written to");
+        if !self.pool.shares() {
+            return;
+        }
+        for index in full..self.tokens.len() / BLOCK_TOKENS {
+            let (_, block) = self.tokens.split_at(index * BLOCK_TOKENS);
+            let Some(tokens) = block.first_chunk() else {
+                break;
+            };
+            let content = Content {
+                parent: index.checked_sub(1).map(|before| self.blocks[before]),
+                tokens: *tokens,
+            };
+            let own = self.blocks[index];
+            let found = books.publish(own, content, index);
+            if found != own {
+                books.hold(found);
+                books.release(own);
+                self.blocks[index] = found;
+            }
+        }
+    }
+
+    /// Forgets all but the first `len` tokens and gives whole free blocks back, those that were
+    /// reserved and not filled included.
+    pub fn truncate(&mut self, len: usize) {
+        self.tokens.truncate(len);
+        let kept = self.len().div_ceil(BLOCK_TOKENS);
+        if kept < self.blocks.len() {
+            let mut books = self.pool.books();
+            books.tick();
+            for id in self.blocks.drain(kept..) {
+                books.release(id);
+            }
+        }
+    }
+
+    /// Goes on with blocks that are there already, as far as their tokens are those of `upcoming`,
+    /// and returns how many tokens that brought.
+    pub fn adopt(&mut self, upcoming: &[TokenId]) -> usize {
+        let mut taken = 0;
+        while let Some(content) = self.next_block(&upcoming[taken..]) {
+            let index = self.len() / BLOCK_TOKENS;
+            let mut books = self.pool.books();
+            let Some(found) = books.find(&content) else {
+                break;
+            };
+            books.hold(found);
+            match self.blocks.get_mut(index) {
+                Some(own) => books.release(std::mem::replace(own, found)),
+                None => self.blocks.push(found),
+            }
+            let new = (index + 1) * BLOCK_TOKENS - self.tokens.len();
+            self.tokens.extend_from_slice(&upcoming[taken..][..new]);
+            taken += new;
+        }
+        taken
+    }
+
+    /// What the next full block will stand for, where `upcoming` fills one.
+    pub(crate) fn next_block(&self, upcoming: &[TokenId]) -> Option<Content> {
+        if !self.pool.shares() {
+            return None;
+        }
+        let full = self.len() / BLOCK_TOKENS;
+        let begun = &self.tokens[full * BLOCK_TOKENS..];
+        let rest = upcoming.get(..BLOCK_TOKENS - begun.len())?;
+        let mut tokens = [0; BLOCK_TOKENS];
+        let (start, end) = tokens.split_at_mut(begun.len());
+        start.copy_from_slice(begun);
+        end.copy_from_slice(rest);
+        Some(Content {
+            parent: full.checked_sub(1).map(|before| self.blocks[before]),
+            tokens,
+        })
+    }
+
+    /// The block that is begun and not full.
+    fn tail(&self) -> Option<BlockId> {
+        let begun = !self.len().is_multiple_of(BLOCK_TOKENS);
+        begun.then(|| self.blocks[self.len() / BLOCK_TOKENS])
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.truncate(0);
+    }
+}
