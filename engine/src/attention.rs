@@ -229,7 +229,8 @@ mod tests {
     #[test]
     fn rows_attend_to_their_own_past_and_to_nothing_else() {
         let mut cache = Storage::new(LAYOUT);
-        let tables = [&[7, 2, 4][..], &[0, 5]].map(|t| Vec::from_iter(t.iter().map(|&b| BlockId::new(b))));
+        let tables =
+            [&[7, 2, 4][..], &[0, 5]].map(|t| Vec::from_iter(t.iter().map(|&b| BlockId::new(b))));
         fill(&mut cache, &tables[0], 10, 70);
         fill(&mut cache, &tables[1], 5000, 33);
         let rows = [(0, 0), (0, 31), (0, 32), (1, 32), (0, 69), (1, 7)]

@@ -1,6 +1,6 @@
 //! The toy model's tokenizer is a real one.
 
-use engine::{Engine, EngineError, EngineOptions, Model, Reader, Row, Synthetic};
+use engine::{CacheType, Engine, EngineError, EngineOptions, Model, Reader, Row, Synthetic};
 use speculation::{
     AdjustmentOptions, Adjustments, NoiseKey, Prefix, Sampler, Sampling, SamplingOptions,
 };
@@ -79,7 +79,9 @@ async fn text_is_readable_words() {
     let (model, tokenizer) = synthetic(512);
     let options = EngineOptions {
         max_sequences: 1,
-        cache_bytes: 0,
+        cache_bytes: 1 << 20,
+        cache_type: CacheType::F32,
+        prefix_sharing: true,
         max_step_tokens: 64,
         tokenizer_size: 512,
     };

@@ -2,12 +2,14 @@
 //! of our services between.
 
 use anyhow::{Result, anyhow};
-use engine::{Input, KvPool, LoadOptions, Model, Source, Vocabulary};
+use engine::{BLOCK_TOKENS, BlockId, CacheType, Input, LoadOptions, Model, Source, Vocabulary};
 use tokenizers::Tokenizer;
 
 /// A model that a test asks itself.
 pub struct Oracle {
     model: Box<dyn Model>,
+    /// Room for one text of any length.
+    blocks: Vec<BlockId>,
     vocabulary: Vocabulary,
     tokenizer: Tokenizer,
 }
@@ -21,10 +23,12 @@ impl Oracle {
         let options = LoadOptions {
             batch_invariant: true,
         };
-        let loaded = engine::load(&Source::Files(path.into()), options)?;
+        let mut loaded = engine::load(&Source::Files(path.into()), options)?;
+        let blocks = whole_context(&mut *loaded.model)?;
         let tokenizer = Tokenizer::from_bytes(&loaded.vocabulary.tokenizer_json);
         Ok(Self {
             model: loaded.model,
+            blocks,
             vocabulary: loaded.vocabulary,
             tokenizer: tokenizer.map_err(|error| anyhow!("{error}"))?,
         })
@@ -45,14 +49,13 @@ impl Oracle {
     /// # Errors
     /// Where the model fails.
     pub fn logits(&mut self, tokens: &[u32]) -> Result<Vec<Vec<f32>>> {
-        let mut cache = KvPool::new(self.model.shape().kv, usize::MAX).lease();
-        cache.reserve(tokens.len())?;
-        let mut batch = [Input {
-            cache: &mut cache,
+        let input = Input {
+            blocks: &self.blocks,
+            start: 0,
             tokens,
             wanted: tokens.len(),
-        }];
-        let logits = self.model.forward(&mut batch)?;
+        };
+        let logits = self.model.forward(&[input])?;
         Ok(logits.rows().map(<[f32]>::to_vec).collect())
     }
 
@@ -64,6 +67,13 @@ impl Oracle {
         let text = self.tokenizer.decode(ids, true);
         text.map_err(|error| anyhow!("{error}"))
     }
+}
+
+/// Has `model` provide for one text of any length, and returns the blocks for it.
+pub(crate) fn whole_context(model: &mut dyn Model) -> Result<Vec<BlockId>> {
+    let blocks = model.shape().context_length.div_ceil(BLOCK_TOKENS);
+    model.allocate(blocks, CacheType::F32)?;
+    Ok((0..u32::try_from(blocks)?).map(BlockId::new).collect())
 }
 
 impl std::fmt::Debug for Oracle {

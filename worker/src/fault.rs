@@ -76,7 +76,6 @@ impl Fault {
 impl From<EngineError> for Fault {
     fn from(error: EngineError) -> Self {
         let reason = match error {
-            EngineError::Evicted => CloseReason::Evicted,
             EngineError::Overloaded { .. } | EngineError::CacheFull { .. } => {
                 CloseReason::Overloaded
             }

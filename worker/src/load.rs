@@ -3,7 +3,9 @@
 use crate::structured::Structured;
 use crate::{Fault, ModelOptions, Opening};
 use anyhow::Context as _;
-use engine::{Engine, EngineOptions, LoadOptions, Loaded, Sequence, Source, Vocabulary};
+use engine::{
+    BLOCK_TOKENS, Engine, EngineOptions, LoadOptions, Loaded, Sequence, Source, Vocabulary,
+};
 use models::{Resolved, Role};
 use proto::v1;
 use speculation::{Prefix, TokenId};
@@ -133,11 +135,14 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
         max_draft_tokens: options.max_draft_tokens as usize,
     };
     let engine = Engine::start(model, engine_options(options, &limits))
-        .context("cannot start the engine's thread")?;
+        .context("cannot start the engine")?;
+    let blocks = engine.cache().blocks;
     tracing::info!(
         model = model_id,
         context_length = shape.context_length,
         vocabulary = limits.tokenizer_size,
+        cache_tokens = blocks.free * BLOCK_TOKENS,
+        cache_type = %options.cache_type,
         seconds = begun.elapsed().as_secs_f32(),
         "model ready"
     );
@@ -150,6 +155,8 @@ fn engine_options(options: &ModelOptions, limits: &Limits) -> EngineOptions {
     EngineOptions {
         max_sequences: limits.max_sequences,
         cache_bytes: (options.cache_mib as usize).saturating_mul(1024 * 1024),
+        cache_type: options.cache_type,
+        prefix_sharing: options.prefix_sharing,
         max_step_tokens: options.max_step_tokens as usize,
         tokenizer_size: limits.tokenizer_size,
     }

@@ -1,6 +1,7 @@
 //! The options of a model that serves.
 
 use clap::{ArgAction, Args, value_parser};
+use engine::CacheType;
 use engine::synthetic::Description;
 use models::{ModelRef, Role};
 use service::config::ConfigError;
@@ -25,9 +26,27 @@ pub struct ModelOptions {
     pub max_sequences: u32,
 
     /// Memory for keys and values of all sequences, in MiB. When it is used up, the sequence that was idle for
-    /// longest loses its cache, and its coordinator opens it again.
+    /// longest gives its part up, and computes it again when it goes on.
     #[arg(long, env = "SPECDEC_CACHE_MIB", default_value_t = 1024, value_parser = value_parser!(u32).range(1..))]
     pub cache_mib: u32,
+
+    /// How keys and values are stored: `f32`, `f16` or `q8`. The smaller ones hold 2 and 3½ times as many tokens, and
+    /// round: the text is then that of the model with such a cache.
+    #[arg(long, env = "SPECDEC_CACHE_TYPE", default_value_t = CacheType::F32)]
+    pub cache_type: CacheType,
+
+    /// Computes what requests have in common at their beginning once. `--prefix-sharing=false` keeps them apart, where
+    /// one client must not learn from the time to the first token what another has asked.
+    #[arg(
+        long,
+        env = "SPECDEC_PREFIX_SHARING",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value_t = true,
+        default_missing_value = "true",
+    )]
+    pub prefix_sharing: bool,
 
     /// Tokens per step. A longer prompt is prefilled in pieces, between the steps of other sequences: smaller
     /// values keep those responsive, larger ones prefill faster.

@@ -1,7 +1,8 @@
 //! Health follows the engine.
 
 use engine::{
-    Engine, EngineError, EngineOptions, Input, Logits, Model, ModelShape, Reader, Row, Synthetic,
+    BlockId, CacheType, Engine, EngineError, EngineOptions, Input, Logits, Model, ModelShape,
+    Reader, Row, Synthetic,
 };
 use proto::v1::ModelDescription;
 use service::{CancellationToken, Tasks};
@@ -27,7 +28,15 @@ impl Model for Crashing {
         &self.0
     }
 
-    fn forward(&mut self, _batch: &mut [Input<'_>]) -> Result<Logits, EngineError> {
+    fn allocate(&mut self, _blocks: usize, _kind: CacheType) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn copy_block(&mut self, _from: BlockId, _to: BlockId) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn forward(&mut self, _batch: &[Input<'_>]) -> Result<Logits, EngineError> {
         panic!("as intended")
     }
 }
@@ -37,7 +46,9 @@ fn served() -> Served {
     let model = Crashing(synthetic.shape().clone());
     let options = EngineOptions {
         max_sequences: 1,
-        cache_bytes: 0,
+        cache_bytes: 1 << 20,
+        cache_type: CacheType::F32,
+        prefix_sharing: true,
         max_step_tokens: 8,
         tokenizer_size: 512,
     };

@@ -34,8 +34,8 @@ impl Storage {
         let layout = self.layout;
         let (head_len, head_dim) = (layout.head_len(), layout.head_dim);
         let side_len = layout.kv_heads * head_len;
-        let (key_side, value_side) = self.block_mut(block)[layer * 2 * side_len..][..2 * side_len]
-            .split_at_mut(side_len);
+        let (key_side, value_side) =
+            self.block_mut(block)[layer * 2 * side_len..][..2 * side_len].split_at_mut(side_len);
         let heads = key_side.chunks_exact_mut(head_len);
         for (head, keys) in heads.zip(keys.chunks_exact(head_dim)) {
             for (column, &key) in head.chunks_exact_mut(BLOCK_TOKENS).zip(keys) {

@@ -55,8 +55,8 @@ impl Executor {
         loop {
             match self.reserve(job) {
                 Err(EngineError::CacheFull { .. })
-                    if self.preempt_idle() || (self.running.is_empty() && self.preempt_waiting()) => {
-                }
+                    if self.preempt_idle()
+                        || (self.running.is_empty() && self.preempt_waiting()) => {}
                 outcome => return outcome,
             }
         }
@@ -74,7 +74,10 @@ impl Executor {
 
     /// Takes the cache of the least recently used idle sequence; false where none holds anything.
     fn preempt_idle(&mut self) -> bool {
-        let cached = self.idle.iter_mut().filter(|(_, idle)| idle.held.is_cached());
+        let cached = self
+            .idle
+            .iter_mut()
+            .filter(|(_, idle)| idle.held.is_cached());
         let oldest = cached.min_by_key(|(id, idle)| (idle.last_used, **id));
         let Some((&sequence, idle)) = oldest else {
             return false;
@@ -87,7 +90,11 @@ impl Executor {
 
     /// Takes the cache of the last of the waiting sequences; false where none holds anything.
     fn preempt_waiting(&mut self) -> bool {
-        let last = self.waiting.iter_mut().rev().find(|job| job.held.is_cached());
+        let last = self
+            .waiting
+            .iter_mut()
+            .rev()
+            .find(|job| job.held.is_cached());
         let Some(job) = last else {
             return false;
         };

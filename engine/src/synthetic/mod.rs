@@ -189,7 +189,8 @@ impl Model for Synthetic {
             }
             let len = input.start + input.tokens.len();
             for end in len - input.wanted + 1..=len {
-                self.law.append_logits(&self.window(input, end), &mut values);
+                self.law
+                    .append_logits(&self.window(input, end), &mut values);
             }
         }
         let took_ms = self.description.base_ms + self.description.row_ms * rows as f64;

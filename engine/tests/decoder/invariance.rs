@@ -1,9 +1,9 @@
 //! What a sequence's logits depend on: its own tokens, and nothing else.
 
-use crate::support::{Text, alone, decoder, step, written};
+use crate::support::{Text, alone, decoder, pool, step, written};
 use candle_core::quantized::GgmlDType;
 use engine::tiny::TinyModel;
-use engine::{EngineError, Family, Input, KvPool, Model};
+use engine::{BlockId, EngineError, Family, Input, Model};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 fn random_tokens(rng: &mut StdRng, model: &dyn Model, len: usize) -> Vec<u32> {
@@ -22,7 +22,8 @@ fn assert_steps_do_not_matter(model: &mut dyn Model, rng: &mut StdRng, what: &st
         .map(|len| random_tokens(rng, model, len))
         .into();
     let expected: Vec<_> = texts.iter().map(|tokens| alone(model, tokens)).collect();
-    let mut texts: Vec<_> = texts.into_iter().map(|t| Text::new(model, t)).collect();
+    let pool = pool(model);
+    let mut texts: Vec<_> = texts.into_iter().map(|t| Text::new(&pool, t)).collect();
     while texts.iter().any(|text| text.pending() > 0) {
         let mut batch = Vec::new();
         for (index, text) in texts.iter_mut().enumerate() {
@@ -80,23 +81,20 @@ fn only_the_wanted_rows_come_back() {
         .zip(wanted)
         .flat_map(|(text, wanted)| alone(&mut model, text).split_off(text.len() - wanted))
         .collect();
-    let pool = KvPool::new(model.shape().kv, usize::MAX);
-    let mut leases = texts.each_ref().map(|_| pool.lease());
-    let mut batch: Vec<_> = leases
-        .iter_mut()
-        .zip(&texts)
+    let blocks: Vec<_> = (0..3).map(BlockId::new).collect();
+    let batch: Vec<_> = texts
+        .iter()
+        .zip(blocks.chunks(1))
         .zip(wanted)
-        .map(|((cache, tokens), wanted)| Input {
-            cache,
+        .map(|((tokens, blocks), wanted)| Input {
+            blocks,
+            start: 0,
             tokens,
             wanted,
         })
         .collect();
-    let logits = model.forward(&mut batch).unwrap();
+    let logits = model.forward(&batch).unwrap();
     assert_eq!(logits.rows().collect::<Vec<_>>(), expected);
-    for (lease, text) in leases.iter().zip(&texts) {
-        assert_eq!(lease.tokens(), text);
-    }
 }
 
 #[test]
@@ -107,31 +105,26 @@ fn what_the_model_cannot_take_is_refused_by_name() {
     };
     let mut model = decoder(&written(&tiny), true);
     let rows = model.shape().vocabulary_rows as u32;
-    let pool = KvPool::new(model.shape().kv, model.shape().kv.block_bytes());
-    let mut first = pool.lease();
-    let mut refusal = |cache: &mut _, tokens: &[u32], wanted| {
+    let blocks = [BlockId::new(0)];
+    let mut refusal = |blocks: &[BlockId], tokens: &[u32], wanted| {
         let input = Input {
-            cache,
+            blocks,
+            start: 0,
             tokens,
             wanted,
         };
-        model.forward(&mut [input]).unwrap_err()
+        model.forward(&[input]).unwrap_err()
     };
     let context_length = 4;
     let too_long = EngineError::ContextExceeded {
         tokens: 5,
         context_length,
     };
-    assert_eq!(refusal(&mut first, &[1; 5], 1), too_long);
+    assert_eq!(refusal(&blocks, &[1; 5], 1), too_long);
     let invalid =
         |detail: EngineError| assert!(matches!(detail, EngineError::Invalid(_)), "{detail:?}");
-    invalid(refusal(&mut first, &[rows], 1));
-    invalid(refusal(&mut first, &[1], 2));
-    assert!(first.is_empty(), "a refused input leaves its cache alone");
-    first.reserve(1).unwrap();
-    let full = refusal(&mut pool.lease(), &[1], 1);
-    assert!(
-        matches!(full, EngineError::CacheFull { tokens: 1, .. }),
-        "{full:?}"
-    );
+    invalid(refusal(&blocks, &[rows], 1));
+    invalid(refusal(&blocks, &[1], 2));
+    invalid(refusal(&[], &[1], 1));
+    invalid(refusal(&[BlockId::new(u32::MAX)], &[1], 1));
 }

@@ -6,7 +6,7 @@
 //! which turns differences in the last bits of a sum into differences of some percent after some
 //! layers. So the tight tolerances are those of float weights, SmolLM2's among them.
 
-use crate::support::{Text, decoder, step, written};
+use crate::support::{Text, decoder, pool, step, written};
 use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
 use candle_core::{Device, Tensor};
 use candle_transformers::models::{quantized_llama, quantized_qwen2};
@@ -100,9 +100,10 @@ fn follow(
     expected: &[Decoded],
     piece: usize,
 ) -> Vec<Vec<Vec<f32>>> {
+    let pool = pool(model);
     let mut texts: Vec<_> = prompts
         .iter()
-        .map(|p| Text::new(model, p.clone()))
+        .map(|p| Text::new(&pool, p.clone()))
         .collect();
     let mut logits = vec![Vec::new(); prompts.len()];
     while texts.iter().any(|text| text.pending() > 0) {

@@ -2,8 +2,11 @@
 
 use engine::gguf::GgufFile;
 use engine::tiny::TinyModel;
-use engine::{Decoder, DecoderConfig, Input, KvPool, Lease, LoadOptions, Model};
+use engine::{CacheType, Decoder, DecoderConfig, Input, Lease, LoadOptions, Model, Pool};
 use std::path::Path;
+
+/// Blocks of 32 tokens in each model's cache.
+const BLOCKS: usize = 128;
 
 /// A sequence in a model: its tokens, and how many of them its cache holds.
 pub(crate) struct Text {
@@ -12,8 +15,8 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    pub(crate) fn new(model: &dyn Model, tokens: Vec<u32>) -> Self {
-        let lease = KvPool::new(model.shape().kv, usize::MAX).lease();
+    pub(crate) fn new(pool: &Pool, tokens: Vec<u32>) -> Self {
+        let lease = pool.lease();
         Self { tokens, lease }
     }
 
@@ -23,39 +26,52 @@ impl Text {
     }
 }
 
+/// Room for a few thousand tokens in `model`. Its sequences share nothing: what they have in common
+/// is computed for each.
+pub(crate) fn pool(model: &dyn Model) -> Pool {
+    Pool::new(model.shape().kv, BLOCKS * model.shape().kv.block_bytes()).with_sharing(false)
+}
+
 /// One step: appends the next tokens of some texts, as many as stated, and returns for each text
 /// the logits of its rows.
 pub(crate) fn step(model: &mut dyn Model, batch: &mut [(&mut Text, usize)]) -> Vec<Vec<Vec<f32>>> {
-    let mut inputs: Vec<Input<'_>> = batch
+    for (text, count) in &mut *batch {
+        assert_eq!(text.lease.reserve(*count), Ok(None));
+    }
+    let inputs: Vec<Input<'_>> = batch
+        .iter()
+        .map(|(text, count)| Input {
+            blocks: text.lease.blocks(),
+            start: text.lease.len(),
+            tokens: &text.tokens[text.lease.len()..][..*count],
+            wanted: *count,
+        })
+        .collect();
+    let logits = model.forward(&inputs).unwrap();
+    let mut rows = logits.rows().map(<[f32]>::to_vec);
+    batch
         .iter_mut()
         .map(|(text, count)| {
             let start = text.lease.len();
-            text.lease.reserve(*count).unwrap();
-            Input {
-                cache: &mut text.lease,
-                tokens: &text.tokens[start..start + *count],
-                wanted: *count,
-            }
+            text.lease.append(&text.tokens[start..][..*count]);
+            rows.by_ref().take(*count).collect()
         })
-        .collect();
-    let logits = model.forward(&mut inputs).unwrap();
-    let mut rows = logits.rows().map(<[f32]>::to_vec);
-    batch
-        .iter()
-        .map(|(_, count)| rows.by_ref().take(*count).collect())
         .collect()
 }
 
-/// The logits after every token of `tokens`, computed alone and in one step.
+/// The logits after every token of `tokens`, computed alone and in one step. Nothing else may be in
+/// the model's cache.
 pub(crate) fn alone(model: &mut dyn Model, tokens: &[u32]) -> Vec<Vec<f32>> {
-    let mut text = Text::new(model, tokens.to_vec());
+    let mut text = Text::new(&pool(model), tokens.to_vec());
     step(model, &mut [(&mut text, tokens.len())]).remove(0)
 }
 
 pub(crate) fn decoder(path: &Path, batch_invariant: bool) -> Decoder {
     let file = GgufFile::open(path).unwrap();
     let config = DecoderConfig::from_gguf(&file).unwrap();
-    Decoder::from_gguf(&file, config, LoadOptions { batch_invariant }).unwrap()
+    let mut decoder = Decoder::from_gguf(&file, config, LoadOptions { batch_invariant }).unwrap();
+    decoder.allocate(BLOCKS, CacheType::F32).unwrap();
+    decoder
 }
 
 /// Writes the model to a file of its own.

@@ -1,6 +1,8 @@
 //! Who gets a place and room in the cache.
 
-use crate::support::{BLOCK, Order, begin, greedy, open, options, prompt, steered, within};
+use crate::support::{
+    BLOCK, Order, begin, greedy, open, options, prompt, reference, steered, within,
+};
 use engine::{EngineError, EngineOptions};
 
 fn blocks(count: usize) -> EngineOptions {
@@ -38,11 +40,12 @@ async fn a_dropped_sequence_gives_its_cache_back() {
     let mut next = open(&engine, greedy()).unwrap();
     within(next.score(0, prompt(3, 96), 0)).await.unwrap();
     // Were the dropped one still there, the idle one would have had to go first, being older.
+    assert_eq!(engine.cache().preemptions, 0);
     assert_eq!(idle.cached_len(), 32);
 }
 
 #[tokio::test]
-async fn the_least_recently_used_idle_sequence_is_evicted() {
+async fn the_least_recently_used_idle_sequence_is_preempted_and_does_not_notice() {
     let (engine, mut steering) = steered(blocks(4));
     steering.let_go();
     let mut older = open(&engine, greedy()).unwrap();
@@ -52,18 +55,22 @@ async fn the_least_recently_used_idle_sequence_is_evicted() {
     within(older.score(31, prompt(3, 1), 0)).await.unwrap();
     let mut hungry = open(&engine, greedy()).unwrap();
     within(hungry.score(0, prompt(4, 96), 0)).await.unwrap();
-
-    assert_eq!(newer.cached_len(), 0);
-    for _ in 0..2 {
-        let refused = within(newer.score(32, prompt(2, 1), 1)).await;
-        assert_eq!(refused, Err(EngineError::Evicted));
+    assert_eq!(engine.cache().preemptions, 1);
+    for rows in [32, 32, 1, 96] {
+        assert_eq!(steering.begun().await, [rows]);
     }
-    assert_eq!(older.cached_len(), 32);
+
     within(older.score(31, prompt(3, 1), 1)).await.unwrap();
+    assert_eq!(steering.begun().await, [1], "the older one was used later");
+    assert_eq!(newer.cached_len(), 32);
+    let resumed = within(newer.score(30, prompt(5, 9), 9)).await.unwrap();
+    assert_eq!(steering.begun().await, [39], "its cache was gone");
+    let tokens = [&prompt(2, 30)[..], &prompt(5, 9)].concat();
+    assert_eq!(resumed, reference(greedy(), &tokens, 9));
 }
 
 #[tokio::test]
-async fn what_can_never_fit_is_refused_and_evicts_nobody() {
+async fn what_can_never_fit_is_refused_and_preempts_nobody() {
     let (engine, mut steering) = steered(blocks(4));
     steering.let_go();
     let mut idle = open(&engine, greedy()).unwrap();
@@ -75,6 +82,7 @@ async fn what_can_never_fit_is_refused_and_evicts_nobody() {
         budget_bytes: 4 * BLOCK,
     };
     assert_eq!(refused, Err(full));
+    assert_eq!(engine.cache().preemptions, 0);
     assert_eq!(idle.cached_len(), 32);
 }
 
@@ -90,7 +98,8 @@ async fn a_job_waits_for_room_that_running_ones_hold() {
     within(running).await.unwrap();
     within(waiting).await.unwrap();
     // It was idle by then.
-    assert_eq!(first.cached_len(), 0);
+    assert_eq!(engine.cache().preemptions, 1);
+    assert_eq!(first.cached_len(), 96);
 }
 
 #[tokio::test]
@@ -132,7 +141,10 @@ async fn jobs_that_wait_for_each_other_do_not_hang() {
     let later = begin(second.score(64, prompt(4, 64), 1)).await;
     steering.let_go();
     within(running).await.unwrap();
-    assert_eq!(within(earlier).await.unwrap().len(), 1);
-    assert_eq!(within(later).await, Err(EngineError::Evicted));
-    assert_eq!(second.cached_len(), 0);
+    for (call, new) in [(earlier, 3), (later, 4)] {
+        let tokens = [prompt(1, 64), prompt(new, 64)].concat();
+        let choices = within(call).await.unwrap();
+        assert_eq!(choices, reference(greedy(), &tokens, 1));
+    }
+    assert_eq!(engine.cache().preemptions, 3, "the second, both idle ones");
 }

@@ -1,8 +1,8 @@
 //! A model that the test steers, and a plain reference to compare with.
 
 use engine::{
-    Engine, EngineError, EngineOptions, Input, KvLayout, KvPool, Logits, Model, ModelShape, Reader,
-    Row, Sequence, Synthetic,
+    BlockId, CacheType, Engine, EngineError, EngineOptions, Input, KvLayout, Logits, Model,
+    ModelShape, Pool, Reader, Row, Sequence, Synthetic,
 };
 use speculation::{
     AdjustmentOptions, Adjustments, Choice, NoiseKey, Prefix, Sampler, Sampling, SamplingOptions,
@@ -25,6 +25,7 @@ const LAYOUT: KvLayout = KvLayout {
     layers: 1,
     kv_heads: 1,
     head_dim: 1,
+    kind: CacheType::F32,
 };
 
 /// What a steered model does at a step.
@@ -81,7 +82,15 @@ impl Model for Steered {
         &self.shape
     }
 
-    fn forward(&mut self, batch: &mut [Input<'_>]) -> Result<Logits, EngineError> {
+    fn allocate(&mut self, blocks: usize, kind: CacheType) -> Result<(), EngineError> {
+        self.inner.allocate(blocks, kind)
+    }
+
+    fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), EngineError> {
+        self.inner.copy_block(from, to)
+    }
+
+    fn forward(&mut self, batch: &[Input<'_>]) -> Result<Logits, EngineError> {
         let rows = batch.iter().map(|input| input.tokens.len()).collect();
         // A test that has seen enough has dropped its end.
         let _ = self.steps.try_send(rows);
@@ -101,6 +110,8 @@ pub(crate) fn options() -> EngineOptions {
     EngineOptions {
         max_sequences: 8,
         cache_bytes: 1 << 20,
+        cache_type: CacheType::F32,
+        prefix_sharing: false,
         max_step_tokens: 256,
         tokenizer_size: VOCAB,
     }
@@ -250,13 +261,17 @@ pub(crate) fn reference_adjusted(
 ) -> Vec<Choice> {
     let adjustments = Adjustments::new(adjustments).expect("in range");
     let mut model = synthetic();
-    let mut cache = KvPool::new(model.shape().kv, 0).lease();
+    let pool = Pool::new(model.shape().kv, model.shape().kv.bytes_for(tokens.len()));
+    let mut cache = pool.lease();
+    let copy = cache.reserve(tokens.len()).expect("room");
+    assert_eq!(copy, None, "there is nothing to copy");
     let input = Input {
-        cache: &mut cache,
+        blocks: cache.blocks(),
+        start: 0,
         tokens,
         wanted: rows,
     };
-    let logits = model.forward(&mut [input]).expect("logits");
+    let logits = model.forward(&[input]).expect("logits");
     let first = tokens.len() - rows + 1;
     logits
         .rows()

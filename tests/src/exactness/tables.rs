@@ -5,8 +5,9 @@
 
 use super::law::{Text, TokenId};
 use super::options::Words;
+use crate::oracle::whole_context;
 use anyhow::{Context as _, Result};
-use engine::{Input, KvPool, LoadOptions, Model, Source, Vocabulary};
+use engine::{BlockId, Input, LoadOptions, Model, Source, Vocabulary};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -36,11 +37,12 @@ impl Table {
         let ids = ids(&loaded.vocabulary.tokenizer_json)?;
         let words = Words::find(&ids, &loaded.vocabulary.eos_ids)
             .context("the model lacks a token of the alphabet")?;
+        let blocks = whole_context(&mut *loaded.model)?;
         let mut logits = HashMap::new();
         let mut texts = vec![Text::new()];
         for depth in 0..length {
             for text in &texts {
-                let row = row(&mut *loaded.model, &words, text)?;
+                let row = row(&mut *loaded.model, &blocks, &words, text)?;
                 logits.insert(text.clone(), row);
             }
             if depth + 1 < length {
@@ -73,18 +75,20 @@ fn longer(texts: &[Text], alphabet: &[TokenId]) -> Vec<Text> {
     texts.iter().flat_map(next).collect()
 }
 
-fn row(model: &mut dyn Model, words: &Words, output: &[TokenId]) -> Result<Vec<f32>> {
+fn row(
+    model: &mut dyn Model,
+    blocks: &[BlockId],
+    words: &Words,
+    output: &[TokenId],
+) -> Result<Vec<f32>> {
     let tokens = [&words.prompt[..], output].concat();
-    let kv = model.shape().kv;
-    let pool = KvPool::new(kv, kv.block_bytes() * (1 + tokens.len() / 32));
-    let mut cache = pool.lease();
-    cache.reserve(tokens.len())?;
     let input = Input {
-        cache: &mut cache,
+        blocks,
+        start: 0,
         tokens: &tokens,
         wanted: 1,
     };
-    let logits = model.forward(&mut [input])?;
+    let logits = model.forward(&[input])?;
     let row = logits.rows().next().context("a row of logits")?;
     Ok(ids_read(words).map(|id| row[id as usize]).collect())
 }
