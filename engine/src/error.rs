@@ -30,6 +30,14 @@ pub enum LoadError {
         /// What it is, and what would be supported.
         detail: String,
     },
+    /// The device is absent or does not compute.
+    #[error("device {device} is not available: {detail}")]
+    Device {
+        /// As it was asked for.
+        device: String,
+        /// What the libraries say.
+        detail: String,
+    },
     /// A field of a synthetic model's description is wrong.
     #[error("synthetic model: {0}")]
     Synthetic(String),

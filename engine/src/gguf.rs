@@ -153,6 +153,11 @@ impl GgufFile {
             .map_err(|error| self.invalid(format!("tensor {name}: {error}")))
     }
 
+    /// Bytes of the file.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// A [`LoadError::Invalid`] about this file.
     pub fn invalid(&self, detail: impl Into<String>) -> LoadError {
         LoadError::Invalid {

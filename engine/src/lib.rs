@@ -14,6 +14,7 @@ pub mod checkpoint;
 mod config;
 mod cpu;
 mod decoder;
+pub mod device;
 mod error;
 pub mod executor;
 pub mod folder;
@@ -34,9 +35,10 @@ pub use checkpoint::Checkpoint;
 pub use config::{
     Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling,
 };
+pub use device::{Device, DeviceChoice, Footprint, WeightType};
 pub use error::{EngineError, LoadError};
 pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
-pub use load::{LoadOptions, Loaded, Source, load};
+pub use load::{LoadOptions, Loaded, Source, footprint, load};
 pub use model::{Input, Logits, Model, ModelShape};
 pub use synthetic::Synthetic;
 pub use vocabulary::Vocabulary;
