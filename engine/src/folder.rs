@@ -132,7 +132,9 @@ fn sharded(folder: &Path, index: &Json) -> Result<Tensors, LoadError> {
     for (tensor, file) in map.entries() {
         let file = file.as_str().filter(|file| is_plain(file));
         let file = file.ok_or_else(|| {
-            index.invalid(format!("weight_map.{tensor:.200} is no name of a file beside it"))
+            index.invalid(format!(
+                "weight_map.{tensor:.200} is no name of a file beside it"
+            ))
         })?;
         wanted.entry(file).or_default().push(tensor);
     }

@@ -20,6 +20,7 @@ pub mod executor;
 pub mod folder;
 pub mod gguf;
 mod kernels;
+pub mod lean;
 mod linear;
 mod load;
 mod mapped;
@@ -32,12 +33,11 @@ pub mod vocabulary;
 
 pub use cache::{BLOCK_TOKENS, BlockCopy, BlockId, CacheType, KvLayout, Lease, Pool, Usage};
 pub use checkpoint::Checkpoint;
-pub use config::{
-    Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling,
-};
+pub use config::{Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling};
 pub use device::{Device, DeviceChoice, Footprint, WeightType};
 pub use error::{EngineError, LoadError};
 pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
+pub use lean::Lean;
 pub use load::{LoadOptions, Loaded, Source, footprint, load};
 pub use model::{Input, Logits, Model, ModelShape};
 pub use synthetic::Synthetic;

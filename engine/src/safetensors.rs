@@ -11,8 +11,8 @@
 
 use crate::LoadError;
 use crate::mapped::map;
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use candle_core::Device;
+use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use memmap2::Mmap;
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -183,9 +183,7 @@ impl Entry {
     fn locate(self, start: usize, data: usize) -> Result<Place, String> {
         let [begin, end] = self.data_offsets;
         if begin > end || end > data as u64 {
-            return Err(format!(
-                "takes bytes {begin} to {end} of the file's {data}"
-            ));
+            return Err(format!("takes bytes {begin} to {end} of the file's {data}"));
         }
         if self.shape.len() > MAX_DIMENSIONS {
             return Err(format!(
@@ -193,7 +191,10 @@ impl Entry {
                 self.shape.len()
             ));
         }
-        let elements = self.shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length));
+        let elements = self
+            .shape
+            .iter()
+            .try_fold(1u64, |product, &length| product.checked_mul(length));
         let size = elements.zip(type_bytes(&self.dtype));
         let expected = size.map(|(elements, bytes)| elements.checked_mul(bytes));
         // Types that are not known are refused when they are asked for.
@@ -207,7 +208,11 @@ impl Entry {
         }
         Ok(Place {
             dtype: self.dtype,
-            shape: self.shape.into_iter().map(|length| length as usize).collect(),
+            shape: self
+                .shape
+                .into_iter()
+                .map(|length| length as usize)
+                .collect(),
             bytes: start + begin as usize..start + end as usize,
         })
     }
@@ -249,7 +254,9 @@ impl<'de> Deserialize<'de> for Entries {
                         M::Error::custom(format!("tensor {name:.200}: {error}"))
                     })?;
                     if entries.contains_key(&name) {
-                        return Err(M::Error::custom(format!("tensor {name:.200} appears twice")));
+                        return Err(M::Error::custom(format!(
+                            "tensor {name:.200} appears twice"
+                        )));
                     }
                     entries.insert(name, entry);
                 }

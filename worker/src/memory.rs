@@ -49,7 +49,11 @@ impl MemoryPlan {
     ///
     /// # Errors
     /// Where it does not fit.
-    pub(crate) fn new(footprint: &Footprint, sizes: Sizes, device: &Device) -> Result<Self, DoesNotFit> {
+    pub(crate) fn new(
+        footprint: &Footprint,
+        sizes: Sizes,
+        device: &Device,
+    ) -> Result<Self, DoesNotFit> {
         let free = device.free_bytes();
         let plan = Self::of(footprint, sizes, free, device.is_cpu());
         match plan.fits(footprint) {
@@ -68,7 +72,9 @@ impl MemoryPlan {
             (None, Some(free)) if !on_cpu => {
                 let left = free.saturating_sub(footprint.weights).saturating_sub(step);
                 // More than all sequences could use would only be taken from others.
-                footprint.cache_bytes(sizes.max_sequences).min((left as f64 * GPU_SHARE) as u64)
+                footprint
+                    .cache_bytes(sizes.max_sequences)
+                    .min((left as f64 * GPU_SHARE) as u64)
             }
             (None, _) => CPU_CACHE,
         };
@@ -82,7 +88,10 @@ impl MemoryPlan {
 
     /// Whether it all has room, and the cache holds at least one block.
     fn fits(&self, footprint: &Footprint) -> bool {
-        let needed = self.weights.saturating_add(self.cache).saturating_add(self.step);
+        let needed = self
+            .weights
+            .saturating_add(self.cache)
+            .saturating_add(self.step);
         self.cache >= footprint.block_bytes() && self.free.is_none_or(|free| needed <= free)
     }
 }

@@ -94,7 +94,9 @@ impl ModelOptions {
             parsed.map_err(|error| wrong(error.into()))?;
             if !matches!(self.device, DeviceChoice::Cpu | DeviceChoice::Auto) {
                 let device = self.device;
-                return Err(ConfigError(format!("--device: the synthetic model computes on the cpu, not on {device}")));
+                return Err(ConfigError(format!(
+                    "--device: the synthetic model computes on the cpu, not on {device}"
+                )));
             }
         }
         match self.device {
@@ -123,11 +125,15 @@ impl ModelOptions {
             ));
         }
         if self.cache_type == CacheType::Q8 && !on_cpu {
-            return Err(ConfigError("--cache-type: q8 is known on the cpu only; a GPU takes f32 or f16".to_owned()));
+            return Err(ConfigError(
+                "--cache-type: q8 is known on the cpu only; a GPU takes f32 or f16".to_owned(),
+            ));
         }
         if self.dtype != WeightType::Stored && on_cpu {
             let dtype = self.dtype;
-            return Err(ConfigError(format!("--dtype: the cpu takes weights as they are stored, not as {dtype}")));
+            return Err(ConfigError(format!(
+                "--dtype: the cpu takes weights as they are stored, not as {dtype}"
+            )));
         }
         Ok(())
     }

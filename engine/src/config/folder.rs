@@ -144,10 +144,18 @@ fn attention_of_layers(
     let local_rope = usize::from(family == Family::Gemma3);
     let rule = own_rule(config, family)?;
     let attention = |layer: usize| {
-        let sliding = listed.as_ref().map_or_else(|| rule(layer), |listed| listed[layer]);
+        let sliding = listed
+            .as_ref()
+            .map_or_else(|| rule(layer), |listed| listed[layer]);
         match sliding {
-            true => LayerAttention { rope: local_rope, window },
-            false => LayerAttention { rope: 0, window: None },
+            true => LayerAttention {
+                rope: local_rope,
+                window,
+            },
+            false => LayerAttention {
+                rope: 0,
+                window: None,
+            },
         }
     };
     Ok((0..layers).map(attention).collect())
@@ -189,7 +197,12 @@ fn listed_windows(config: &Json, layers: usize) -> Result<Option<Vec<bool>>, Loa
             "layer_types: entry {layer} is neither \"{FULL}\" nor \"{SLIDING}\""
         ))),
     };
-    kinds.iter().enumerate().map(window).collect::<Result<_, _>>().map(Some)
+    kinds
+        .iter()
+        .enumerate()
+        .map(window)
+        .collect::<Result<_, _>>()
+        .map(Some)
 }
 
 /// What `config.json` says of rotations: of all layers, and of Gemma's that see a window only.
@@ -203,7 +216,9 @@ impl Rotations {
     fn read(config: &Json, gemma: bool) -> Result<Self, LoadError> {
         // Later versions of transformers gather all of it under one key.
         if let Some(parameters) = config.object("rope_parameters")? {
-            let global = parameters.object(FULL)?.unwrap_or_else(|| parameters.clone());
+            let global = parameters
+                .object(FULL)?
+                .unwrap_or_else(|| parameters.clone());
             let local = match parameters.object(SLIDING)? {
                 Some(local) => Some((
                     local.rope_base("rope_theta", LOCAL_ROPE_BASE)?,
@@ -236,7 +251,9 @@ impl Rotations {
                 factor,
                 original_context,
                 ..
-            } => stated.max((factor * original_context) as usize).min(*LENGTHS.end()),
+            } => stated
+                .max((factor * original_context) as usize)
+                .min(*LENGTHS.end()),
             _ => stated,
         }
     }

@@ -1,8 +1,6 @@
 //! Configurations in the metadata of GGUF files.
 
-use super::reader::{
-    DEFAULT_ROPE_BASE, HEADS, LAYERS, LENGTHS, LOCAL_ROPE_BASE, Stated,
-};
+use super::reader::{DEFAULT_ROPE_BASE, HEADS, LAYERS, LENGTHS, LOCAL_ROPE_BASE, Stated};
 use super::{
     Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling, alike,
 };
@@ -153,9 +151,9 @@ impl Keys<'_> {
             if let Some(cap) = self.file.stated_number(&key)?
                 && cap != 0.0
             {
-                return Err(self.file.unsupported(format!(
-                    "{key} is {cap}; supported are models without caps"
-                )));
+                return Err(self
+                    .file
+                    .unsupported(format!("{key} is {cap}; supported are models without caps")));
             }
         }
         Ok(())
@@ -184,7 +182,10 @@ impl Keys<'_> {
         context_length: usize,
     ) -> Result<Vec<LayerAttention>, LoadError> {
         let key = self.name("attention.sliding_window");
-        let window = self.file.optional_count(&key, ANY)?.filter(|&window| window > 0);
+        let window = self
+            .file
+            .optional_count(&key, ANY)?
+            .filter(|&window| window > 0);
         match self.family {
             Family::Llama => Ok(alike(layers, window, context_length)),
             Family::Gemma3 => {
@@ -193,8 +194,14 @@ impl Keys<'_> {
                 let period = period.unwrap_or(GEMMA_PERIOD);
                 let local = alike(1, window, context_length)[0].window;
                 let attention = |layer: usize| match layer % period + 1 == period {
-                    true => LayerAttention { rope: 0, window: None },
-                    false => LayerAttention { rope: 1, window: local },
+                    true => LayerAttention {
+                        rope: 0,
+                        window: None,
+                    },
+                    false => LayerAttention {
+                        rope: 1,
+                        window: local,
+                    },
                 };
                 Ok((0..layers).map(attention).collect())
             }
@@ -279,11 +286,14 @@ impl Keys<'_> {
 
     fn divided(&self, name: &str, head_dim: usize) -> Result<RopeScaling, LoadError> {
         let divisors = self.file.vector(name, head_dim / 2)?;
-        match divisors.iter().find(|divisor| !(1e-3..=1e6).contains(*divisor)) {
+        match divisors
+            .iter()
+            .find(|divisor| !(1e-3..=1e6).contains(*divisor))
+        {
             None => Ok(RopeScaling::Divided(divisors)),
-            Some(divisor) => Err(self.file.invalid(format!(
-                "tensor {name} divides a frequency by {divisor}"
-            ))),
+            Some(divisor) => Err(self
+                .file
+                .invalid(format!("tensor {name} divides a frequency by {divisor}"))),
         }
     }
 }

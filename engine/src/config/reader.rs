@@ -28,7 +28,11 @@ pub(super) trait Stated {
     fn unsupported(&self, detail: String) -> LoadError;
 
     /// A required count within `allowed`.
-    fn required_count(&self, key: &str, allowed: RangeInclusive<usize>) -> Result<usize, LoadError> {
+    fn required_count(
+        &self,
+        key: &str,
+        allowed: RangeInclusive<usize>,
+    ) -> Result<usize, LoadError> {
         self.optional_count(key, allowed)?
             .ok_or_else(|| self.invalid(format!("{key} is absent")))
     }
@@ -109,9 +113,9 @@ pub(super) trait Stated {
     fn epsilon(&self, key: &str) -> Result<f64, LoadError> {
         match self.stated_number(key)? {
             Some(epsilon) if epsilon > 0.0 && epsilon < 1.0 => Ok(epsilon),
-            Some(epsilon) => Err(self.invalid(format!(
-                "{key} is {epsilon}, expected between 0 and 1"
-            ))),
+            Some(epsilon) => {
+                Err(self.invalid(format!("{key} is {epsilon}, expected between 0 and 1")))
+            }
             None => Err(self.invalid(format!("{key} is absent"))),
         }
     }

@@ -57,8 +57,12 @@ pub(crate) trait Backend: Send + Sync {
     fn begin<'b>(&self, config: &DecoderConfig, batch: &'b [Input<'b>]) -> Result<Self::Step<'b>>;
 
     /// The rows of all the batch's tokens, times `scale`: `[rows][hidden]`.
-    fn embed(&self, embedding: &Self::Embedding, batch: &[Input<'_>], scale: f32)
-    -> Result<Self::Rows>;
+    fn embed(
+        &self,
+        embedding: &Self::Embedding,
+        batch: &[Input<'_>],
+        scale: f32,
+    ) -> Result<Self::Rows>;
 
     /// Divides each row by its root mean square and multiplies it by the norm's weight.
     fn norm(&self, norm: &Norm<Self::Vector>, rows: &Self::Rows) -> Result<Self::Rows>;

@@ -31,7 +31,13 @@ pub(super) struct Heads {
 
 impl Heads {
     /// Attention of `queries`, `[rows, heads * head_dim]`, over one layer's cache; of the same shape.
-    pub(super) fn attend(&self, queries: &Tensor, layer: usize, step: &Step, storage: &Storage) -> Result<Tensor> {
+    pub(super) fn attend(
+        &self,
+        queries: &Tensor,
+        layer: usize,
+        step: &Step,
+        storage: &Storage,
+    ) -> Result<Tensor> {
         let scaled = (queries * f64::from(self.scale))?.to_dtype(DType::F32)?;
         let mut outs = Vec::with_capacity(step.groups.len());
         for group in &step.groups {
@@ -48,11 +54,21 @@ impl Heads {
         out.to_dtype(queries.dtype())
     }
 
-    fn attend_group(&self, queries: &Tensor, layer: usize, group: &Group, storage: &Storage) -> Result<Tensor> {
+    fn attend_group(
+        &self,
+        queries: &Tensor,
+        layer: usize,
+        group: &Group,
+        storage: &Storage,
+    ) -> Result<Tensor> {
         let sight = group.sight(self.window)?;
         let by_input = |all: Tensor| {
-            all.to_dtype(DType::F32)?
-                .reshape((self.kv_heads, group.inputs, sight.keys, self.head_dim))
+            all.to_dtype(DType::F32)?.reshape((
+                self.kv_heads,
+                group.inputs,
+                sight.keys,
+                self.head_dim,
+            ))
         };
         let (keys, values) = storage.gather(layer, &sight.table)?;
         let (keys, values) = (by_input(keys)?, by_input(values)?);
@@ -78,15 +94,20 @@ impl Heads {
         rows: Range<usize>,
     ) -> Result<Tensor> {
         let (inputs, sharing, count) = (queries.dim(0)?, self.heads / self.kv_heads, rows.len());
-        let flat = |tensor: &Tensor| tensor.reshape((self.kv_heads * inputs, (), tensor.dim(D::Minus1)?));
+        let flat =
+            |tensor: &Tensor| tensor.reshape((self.kv_heads * inputs, (), tensor.dim(D::Minus1)?));
         let queries = queries
             .narrow(1, rows.start, count)?
             .reshape((inputs, count, self.kv_heads, sharing, self.head_dim))?
             .permute((2, 0, 3, 1, 4))?
             .contiguous()?;
-        let scores = flat(&queries)?
-            .matmul(&flat(keys)?.t()?)?
-            .reshape((self.kv_heads, inputs, sharing, count, sight.keys))?;
+        let scores = flat(&queries)?.matmul(&flat(keys)?.t()?)?.reshape((
+            self.kv_heads,
+            inputs,
+            sharing,
+            count,
+            sight.keys,
+        ))?;
         let attended = sight.attended.narrow(2, rows.start, count)?;
         let scores = kept_where(&attended, &scores, f32::NEG_INFINITY)?;
         let weights = softmax_last_dim(&scores)?;

@@ -61,9 +61,16 @@ impl Tensors {
         let angles: Vec<f32> = positions
             .flat_map(|position| rope.frequencies.iter().map(move |f| position as f32 * f))
             .collect();
-        let shape = (angles.len() / rope.frequencies.len(), 1, rope.frequencies.len());
+        let shape = (
+            angles.len() / rope.frequencies.len(),
+            1,
+            rope.frequencies.len(),
+        );
         let tensor = |of: fn(f32) -> f32| {
-            let values = angles.iter().map(|&angle| rope.magnitude * of(angle)).collect();
+            let values = angles
+                .iter()
+                .map(|&angle| rope.magnitude * of(angle))
+                .collect();
             Tensor::from_vec(values, shape, &self.device)
         };
         Ok([tensor(f32::cos)?, tensor(f32::sin)?])
@@ -115,7 +122,11 @@ impl Backend for Tensors {
         let places: Vec<Place> = batch
             .iter()
             .map(|input| Place {
-                blocks: input.blocks.iter().map(|block| block.index() as u32).collect(),
+                blocks: input
+                    .blocks
+                    .iter()
+                    .map(|block| block.index() as u32)
+                    .collect(),
                 start: input.start,
                 rows: input.tokens.len(),
             })
@@ -132,9 +143,17 @@ impl Backend for Tensors {
     }
 
     fn embed(&self, embedding: &Matrix, batch: &[Input<'_>], scale: f32) -> Result<Tensor> {
-        let tokens: Vec<u32> = batch.iter().flat_map(|input| input.tokens).copied().collect();
+        let tokens: Vec<u32> = batch
+            .iter()
+            .flat_map(|input| input.tokens)
+            .copied()
+            .collect();
         let rows = embedding.rows(&Tensor::new(tokens, &self.device)?)?;
-        if scale == 1.0 { Ok(rows) } else { rows * f64::from(scale) }
+        if scale == 1.0 {
+            Ok(rows)
+        } else {
+            rows * f64::from(scale)
+        }
     }
 
     fn norm(&self, norm: &Norm<Tensor>, rows: &Tensor) -> Result<Tensor> {
@@ -149,7 +168,12 @@ impl Backend for Tensors {
         stack.forward(rows)
     }
 
-    fn place(&mut self, step: &Step, attention: &Attention<Tensor>, qkv: &mut Vec<Tensor>) -> Result<()> {
+    fn place(
+        &mut self,
+        step: &Step,
+        attention: &Attention<Tensor>,
+        qkv: &mut Vec<Tensor>,
+    ) -> Result<()> {
         for (part, bias) in qkv.iter_mut().zip(attention.bias.iter().flatten()) {
             *part = part.broadcast_add(bias)?;
         }
@@ -169,10 +193,16 @@ impl Backend for Tensors {
             *part = turned?.reshape(shape)?;
         }
         let writes = &step.places.writes;
-        self.cache()?.write(attention.layer, writes, &qkv[1], &qkv[2])
+        self.cache()?
+            .write(attention.layer, writes, &qkv[1], &qkv[2])
     }
 
-    fn attend(&self, step: &Step, attention: &Attention<Tensor>, qkv: &Vec<Tensor>) -> Result<Tensor> {
+    fn attend(
+        &self,
+        step: &Step,
+        attention: &Attention<Tensor>,
+        qkv: &Vec<Tensor>,
+    ) -> Result<Tensor> {
         let heads = Heads {
             heads: attention.heads,
             kv_heads: attention.kv_heads,

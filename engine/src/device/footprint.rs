@@ -52,7 +52,11 @@ impl Footprint {
             // Scores as computed, masked, and as weights.
             fixed_numbers: if on_cpu { 0 } else { 3 * numbers(MAX_SCORES) },
             // Keys and values as stored, in 32 bits and masked; twice, as tables are padded.
-            gathered: if on_cpu { 0 } else { 2 * numbers(keys) * 5 * F32 },
+            gathered: if on_cpu {
+                0
+            } else {
+                2 * numbers(keys) * 5 * F32
+            },
         }
     }
 
@@ -60,7 +64,9 @@ impl Footprint {
     /// cache.
     pub fn step_bytes(&self, rows: usize) -> u64 {
         let numbers = self.row_numbers.saturating_mul(rows as u64);
-        numbers.saturating_add(self.fixed_numbers).saturating_mul(F32)
+        numbers
+            .saturating_add(self.fixed_numbers)
+            .saturating_mul(F32)
     }
 
     /// Bytes that a step gathers at most of a cache of so many bytes.

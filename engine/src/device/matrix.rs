@@ -114,19 +114,32 @@ mod tests {
 
     fn weight(outputs: usize, dtype: GgmlDType, seed: u64) -> QTensor {
         let mut rng = StdRng::seed_from_u64(seed);
-        let values: Vec<f32> = (0..outputs * INPUTS).map(|_| rng.random_range(-1.0..1.0)).collect();
+        let values: Vec<f32> = (0..outputs * INPUTS)
+            .map(|_| rng.random_range(-1.0..1.0))
+            .collect();
         let values = Tensor::from_vec(values, (outputs, INPUTS), &Device::Cpu).unwrap();
         QTensor::quantize(&values, dtype).unwrap()
     }
 
     fn input(rows: usize) -> Tensor {
-        let values: Vec<f32> = (0..rows * INPUTS).map(|i| (i as f32 * 0.37).sin()).collect();
+        let values: Vec<f32> = (0..rows * INPUTS)
+            .map(|i| (i as f32 * 0.37).sin())
+            .collect();
         Tensor::from_vec(values, (rows, INPUTS), &Device::Cpu).unwrap()
     }
 
     /// The largest difference, relative to the largest number.
     fn difference(a: &Tensor, b: &Tensor) -> f32 {
-        let largest = |t: Tensor| t.abs().unwrap().flatten_all().unwrap().max(0).unwrap().to_scalar::<f32>().unwrap();
+        let largest = |t: Tensor| {
+            t.abs()
+                .unwrap()
+                .flatten_all()
+                .unwrap()
+                .max(0)
+                .unwrap()
+                .to_scalar::<f32>()
+                .unwrap()
+        };
         largest((a - b).unwrap()) / largest(b.clone())
     }
 
@@ -140,7 +153,11 @@ mod tests {
             .map(|(index, &dtype)| weight(3 + index, dtype, index as u64))
             .collect();
         let stack = Stack::new(&weights, WeightType::Stored, &Device::Cpu).unwrap();
-        assert_eq!(stack.matrices.len(), 4, "runs of one encoding are one product");
+        assert_eq!(
+            stack.matrices.len(),
+            4,
+            "runs of one encoding are one product"
+        );
         let input = input(5);
         let parts = stack.forward(&input).unwrap();
         for (part, weight) in parts.iter().zip(&weights) {

@@ -34,7 +34,11 @@ fn cuda_free(_: &candle_core::CudaDevice) -> Option<u64> {
 fn metal_free(device: &candle_core::MetalDevice) -> Option<u64> {
     let device = device.metal_device();
     let taken = device.current_allocated_size();
-    Some(device.recommended_max_working_set_size().saturating_sub(taken) as u64)
+    Some(
+        device
+            .recommended_max_working_set_size()
+            .saturating_sub(taken) as u64,
+    )
 }
 
 #[cfg(not(feature = "metal"))]
@@ -70,13 +74,21 @@ fn groups(root: &Path) -> Vec<PathBuf> {
 
 /// The group's limit less what cannot be given back; `None` where it has no limit.
 fn group_free(group: &Path) -> Option<u64> {
-    let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse().ok();
+    let number = |name: &str| {
+        fs::read_to_string(group.join(name))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    };
     let limit: u64 = number("memory.max")?;
     let taken: u64 = number("memory.current")?;
     let stat = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     // Pages of files count as taken, and are given up when others need the room.
     let files = ["inactive_file", "active_file"].map(|name| field(&stat, name).unwrap_or(0));
-    let kept = files.iter().fold(taken, |kept, pages| kept.saturating_sub(*pages));
+    let kept = files
+        .iter()
+        .fold(taken, |kept, pages| kept.saturating_sub(*pages));
     Some(limit.saturating_sub(kept))
 }
 
@@ -99,7 +111,10 @@ mod tests {
     fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let always = [
-            ("proc/meminfo", "MemTotal: 2048000 kB\nMemAvailable:  921600 kB\n"),
+            (
+                "proc/meminfo",
+                "MemTotal: 2048000 kB\nMemAvailable:  921600 kB\n",
+            ),
             ("proc/self/cgroup", "0::/a/b\n"),
         ];
         for (path, text) in always.iter().chain(files) {
@@ -121,7 +136,10 @@ mod tests {
         let files = [
             ("sys/fs/cgroup/a/memory.max", "419430400"),
             ("sys/fs/cgroup/a/memory.current", "314572800"),
-            ("sys/fs/cgroup/a/memory.stat", "anon 1\ninactive_file 104857600\nactive_file 1048576\n"),
+            (
+                "sys/fs/cgroup/a/memory.stat",
+                "anon 1\ninactive_file 104857600\nactive_file 1048576\n",
+            ),
             ("sys/fs/cgroup/a/b/memory.max", "838860800"),
             ("sys/fs/cgroup/a/b/memory.current", "0"),
         ];

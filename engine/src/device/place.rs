@@ -127,8 +127,9 @@ impl FromStr for DeviceChoice {
         match (kind, number) {
             ("auto", None) => Ok(Self::Auto),
             ("cpu", None) => Ok(Self::Cpu),
-            ("cuda", number) => built(cfg!(feature = "cuda"), kind)
-                .map(|()| Self::Cuda(number.unwrap_or_default())),
+            ("cuda", number) => {
+                built(cfg!(feature = "cuda"), kind).map(|()| Self::Cuda(number.unwrap_or_default()))
+            }
             ("metal", number) => built(cfg!(feature = "metal"), kind)
                 .map(|()| Self::Metal(number.unwrap_or_default())),
             _ => Err("expected cpu, cuda[:N], metal[:N] or auto".to_owned()),
@@ -189,7 +190,10 @@ mod tests {
             match numbered.parse::<DeviceChoice>() {
                 Ok(choice) => assert!(built && choice.to_string() == numbered),
                 Err(error) => {
-                    assert!(!built && error.contains(&format!("the feature {kind}")), "{error}");
+                    assert!(
+                        !built && error.contains(&format!("the feature {kind}")),
+                        "{error}"
+                    );
                 }
             }
         }

@@ -21,14 +21,23 @@ impl Sight {
     /// What `places`, of as many rows each, attend to: tokens up to a row's own, and with a window
     /// only so many last ones.
     pub(super) fn new(places: &[&Place], window: Option<usize>, device: &Device) -> Result<Self> {
-        let spans: Vec<Span<'_>> = places.iter().map(|place| Span::new(place, window)).collect();
-        let blocks = spans.iter().map(|span| span.blocks.len()).max().unwrap_or(0);
+        let spans: Vec<Span<'_>> = places
+            .iter()
+            .map(|place| Span::new(place, window))
+            .collect();
+        let blocks = spans
+            .iter()
+            .map(|span| span.blocks.len())
+            .max()
+            .unwrap_or(0);
         let keys = blocks * BLOCK_TOKENS;
         let rows = places.first().map_or(0, |place| place.rows);
         let mut table = Vec::with_capacity(blocks * spans.len());
         let mut attended = vec![0_u8; spans.len() * rows * keys];
         let mut held = vec![0_u8; spans.len() * keys];
-        let masks = attended.chunks_exact_mut(rows * keys).zip(held.chunks_exact_mut(keys));
+        let masks = attended
+            .chunks_exact_mut(rows * keys)
+            .zip(held.chunks_exact_mut(keys));
         for (span, (attended, held)) in spans.iter().zip(masks) {
             // Any block will do where nothing is attended.
             let padding = std::iter::repeat_n(span.blocks[0], blocks - span.blocks.len());

@@ -56,7 +56,11 @@ impl Step {
             })
             .collect();
         let mut alike: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
-        for (index, place) in places.iter().enumerate().filter(|(_, place)| place.rows > 0) {
+        for (index, place) in places
+            .iter()
+            .enumerate()
+            .filter(|(_, place)| place.rows > 0)
+        {
             let size = place.used_blocks().next_power_of_two();
             alike.entry((place.rows, size)).or_default().push(index);
         }

@@ -22,11 +22,20 @@ struct KeysValues {
 
 impl Storage {
     /// Takes the memory of `blocks` blocks.
-    pub(super) fn new(layout: KvLayout, blocks: usize, dtype: DType, device: &Device) -> Result<Self> {
+    pub(super) fn new(
+        layout: KvLayout,
+        blocks: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Self> {
         let slots = blocks
             .checked_mul(BLOCK_TOKENS)
             .filter(|&slots| u32::try_from(slots).is_ok())
-            .ok_or_else(|| Error::Msg(format!("a device's cache has fewer than 2^32 tokens, not {blocks} blocks")))?;
+            .ok_or_else(|| {
+                Error::Msg(format!(
+                    "a device's cache has fewer than 2^32 tokens, not {blocks} blocks"
+                ))
+            })?;
         let zeros = || Tensor::zeros((layout.kv_heads, slots, layout.head_dim), dtype, device);
         let layer = |_| {
             Ok(KeysValues {
@@ -45,12 +54,23 @@ impl Storage {
     }
 
     fn dtype(&self) -> DType {
-        self.layers.first().map_or(DType::F32, |layer| layer.keys.dtype())
+        self.layers
+            .first()
+            .map_or(DType::F32, |layer| layer.keys.dtype())
     }
 
     /// Puts one layer's new rows, each `[rows, kv_heads * head_dim]`, where `writes` says.
-    pub(super) fn write(&self, layer: usize, writes: &Writes, keys: &Tensor, values: &Tensor) -> Result<()> {
-        let KeysValues { keys: all_keys, values: all_values } = &self.layers[layer];
+    pub(super) fn write(
+        &self,
+        layer: usize,
+        writes: &Writes,
+        keys: &Tensor,
+        values: &Tensor,
+    ) -> Result<()> {
+        let KeysValues {
+            keys: all_keys,
+            values: all_values,
+        } = &self.layers[layer];
         for (rows, all) in [(keys, all_keys), (values, all_values)] {
             let count = rows.dim(0)?;
             // By head, as they are stored.
@@ -68,7 +88,9 @@ impl Storage {
     /// `[kv_heads, blocks of the table * BLOCK_TOKENS, head_dim]`.
     pub(super) fn gather(&self, layer: usize, table: &Tensor) -> Result<(Tensor, Tensor)> {
         let KeysValues { keys, values } = &self.layers[layer];
-        let KvLayout { kv_heads, head_dim, .. } = self.layout;
+        let KvLayout {
+            kv_heads, head_dim, ..
+        } = self.layout;
         let gather = |all: &Tensor| {
             all.reshape((kv_heads, (), BLOCK_TOKENS * head_dim))?
                 .index_select(table, 1)?

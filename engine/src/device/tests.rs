@@ -53,7 +53,9 @@ fn spoilt() -> Storage {
     let width = KV_HEADS * HEAD_DIM;
     let nothing = Tensor::full(f32::NAN, (BLOCKS * BLOCK_TOKENS, width), &Device::Cpu).unwrap();
     for layer in 0..2 {
-        storage.write(layer, &step.writes, &nothing, &nothing).unwrap();
+        storage
+            .write(layer, &step.writes, &nothing, &nothing)
+            .unwrap();
     }
     storage
 }
@@ -95,7 +97,14 @@ fn write(storage: &Storage, texts: &[Text], window: Option<usize>) -> Step {
             let rows = rows.flat_map(|(text, place)| of(text)[place.start..place.end()].to_vec());
             tensor(&rows.collect::<Rows>())
         };
-        storage.write(1, &step.writes, &rows(|text| &text.keys), &rows(|text| &text.values)).unwrap();
+        storage
+            .write(
+                1,
+                &step.writes,
+                &rows(|text| &text.keys),
+                &rows(|text| &text.values),
+            )
+            .unwrap();
         Some(step)
     });
     steps[1].take().unwrap()
@@ -118,7 +127,10 @@ fn attended(text: &Text, row: usize, head: usize, window: Option<usize>) -> Vec<
     let total: f32 = weights.iter().sum();
     let value = |dim: usize| {
         let tokens = (first..=own).zip(&weights);
-        tokens.map(|(token, weight)| weight * text.values[token][dims(shared)][dim]).sum::<f32>() / total
+        tokens
+            .map(|(token, weight)| weight * text.values[token][dims(shared)][dim])
+            .sum::<f32>()
+            / total
     };
     (0..HEAD_DIM).map(value).collect()
 }
@@ -138,12 +150,17 @@ fn check(seed: u64, sizes: &[(usize, usize)], window: Option<usize>, most_scores
     let queries: Rows = texts.iter().flat_map(|text| text.queries.clone()).collect();
     let out = heads.attend(&tensor(&queries), 1, &step, &storage).unwrap();
     let out: Rows = out.to_vec2().unwrap();
-    let rows = texts.iter().flat_map(|text| (0..text.place.rows).map(move |row| (text, row)));
+    let rows = texts
+        .iter()
+        .flat_map(|text| (0..text.place.rows).map(move |row| (text, row)));
     for (place, ((text, row), out)) in rows.zip(&out).enumerate() {
         for (head, out) in out.chunks_exact(HEAD_DIM).enumerate() {
             let expected = attended(text, row, head, window);
             let close = out.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-5);
-            assert!(close, "seed {seed}, window {window:?}, row {place}, head {head}: {out:?}, not {expected:?}");
+            assert!(
+                close,
+                "seed {seed}, window {window:?}, row {place}, head {head}: {out:?}, not {expected:?}"
+            );
         }
     }
 }

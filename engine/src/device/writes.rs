@@ -27,8 +27,9 @@ struct Scattered {
 
 impl Writes {
     pub(super) fn new(places: &[Place], layout: &KvLayout, device: &Device) -> Result<Self> {
-        let (runs, short): (Vec<Run>, Vec<Run>) =
-            runs(places).into_iter().partition(|run| run.rows >= BLOCK_TOKENS);
+        let (runs, short): (Vec<Run>, Vec<Run>) = runs(places)
+            .into_iter()
+            .partition(|run| run.rows >= BLOCK_TOKENS);
         let scattered = match short.is_empty() {
             true => None,
             false => Some(Scattered::new(&short, runs.is_empty(), layout, device)?),
@@ -45,9 +46,10 @@ impl Writes {
         match &self.scattered {
             None => Ok(()),
             Some(Scattered { rows: None, slots }) => all.scatter_set(slots, rows, 1),
-            Some(Scattered { rows: Some(select), slots }) => {
-                all.scatter_set(slots, &rows.index_select(select, 1)?, 1)
-            }
+            Some(Scattered {
+                rows: Some(select),
+                slots,
+            }) => all.scatter_set(slots, &rows.index_select(select, 1)?, 1),
         }
     }
 }
@@ -69,7 +71,9 @@ fn runs(places: &[Place]) -> Vec<Run> {
 impl Scattered {
     fn new(runs: &[Run], all: bool, layout: &KvLayout, device: &Device) -> Result<Self> {
         let spread = |first: fn(&Run) -> usize| -> Vec<u32> {
-            let numbers = runs.iter().flat_map(|run| first(run)..first(run) + run.rows);
+            let numbers = runs
+                .iter()
+                .flat_map(|run| first(run)..first(run) + run.rows);
             numbers.map(number).collect()
         };
         let slots = spread(|run| run.slot);

@@ -33,11 +33,21 @@ fn ragged(pair: &mut Pair, seed: u64) -> f32 {
         .enumerate()
         .map(|(index, &count)| free.text(tokens(count, seed + index as u64)))
         .collect();
-    let steps = [[100, 1, 0], [1, 1, 5], [3, 64, 1], [1, 1, 1], [4, 3, 33], [41, 0, 0]];
+    let steps = [
+        [100, 1, 0],
+        [1, 1, 5],
+        [3, 64, 1],
+        [1, 1, 1],
+        [4, 3, 33],
+        [41, 0, 0],
+    ];
     let mut largest: f32 = 0.0;
     for counts in steps {
-        let mut batch: Vec<(&mut Text, usize)> =
-            texts.iter_mut().zip(counts).filter(|(_, count)| *count > 0).collect();
+        let mut batch: Vec<(&mut Text, usize)> = texts
+            .iter_mut()
+            .zip(counts)
+            .filter(|(_, count)| *count > 0)
+            .collect();
         largest = largest.max(pair.step(&mut batch));
     }
     assert!(texts.iter().all(|text| text.cached == text.tokens.len()));
@@ -48,8 +58,15 @@ fn ragged(pair: &mut Pair, seed: u64) -> f32 {
 fn ragged_batches_agree_for_every_family() {
     for family in [Family::Llama, Family::Qwen2] {
         for seed in [1, 2] {
-            let tiny = TinyModel { family, seed, ..TinyModel::default() };
-            let difference = ragged(&mut Pair::new(&tiny, WeightType::Stored, CacheType::F32), seed);
+            let tiny = TinyModel {
+                family,
+                seed,
+                ..TinyModel::default()
+            };
+            let difference = ragged(
+                &mut Pair::new(&tiny, WeightType::Stored, CacheType::F32),
+                seed,
+            );
             assert!(difference < CLOSE, "{family:?}, seed {seed}: {difference}");
         }
     }
@@ -59,8 +76,15 @@ fn ragged_batches_agree_for_every_family() {
 fn ragged_batches_agree_for_every_encoding() {
     use GgmlDType::{F16, F32, Q4_0, Q4K, Q5_0, Q6K, Q8_0};
     let quantised = [Q4_0, Q5_0, Q8_0, Q4K, Q6K].map(|dtype| (dtype, CLOSE_QUANTISED));
-    for (dtype, most) in [(F32, CLOSE), (F16, CLOSE_HALF)].into_iter().chain(quantised) {
-        let tiny = TinyModel { dtype, tied: dtype == Q8_0, ..TinyModel::default() };
+    for (dtype, most) in [(F32, CLOSE), (F16, CLOSE_HALF)]
+        .into_iter()
+        .chain(quantised)
+    {
+        let tiny = TinyModel {
+            dtype,
+            tied: dtype == Q8_0,
+            ..TinyModel::default()
+        };
         let difference = ragged(&mut Pair::new(&tiny, WeightType::Stored, CacheType::F32), 3);
         println!("{dtype:?}: {difference}");
         assert!(difference < most, "{dtype:?}: {difference}");
@@ -77,7 +101,10 @@ fn fewer_bits_cost_little() {
     ] {
         let difference = ragged(&mut Pair::new(&tiny, weights, kind), 4);
         println!("{weights} {kind}: {difference}");
-        assert!((1e-6..most).contains(&difference), "{weights}, cache {kind}: {difference}");
+        assert!(
+            (1e-6..most).contains(&difference),
+            "{weights}, cache {kind}: {difference}"
+        );
     }
 }
 
@@ -130,7 +157,10 @@ fn a_cache_of_8_bits_is_refused_by_name() {
     let mut model = support::load(&source, Device::candle_cpu(), WeightType::Stored).model;
     let refusal = model.allocate(4, CacheType::Q8).unwrap_err().to_string();
     assert!(refusal.contains("q8"), "{refusal}");
-    let refusal = model.allocate(usize::MAX, CacheType::F32).unwrap_err().to_string();
+    let refusal = model
+        .allocate(usize::MAX, CacheType::F32)
+        .unwrap_err()
+        .to_string();
     assert!(refusal.contains("blocks"), "{refusal}");
 }
 

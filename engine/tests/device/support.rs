@@ -1,7 +1,9 @@
 //! Sequences on two models that are to agree, over blocks in any order.
 
 use engine::tiny::TinyModel;
-use engine::{BLOCK_TOKENS, BlockId, CacheType, Device, Input, LoadOptions, Loaded, Model, Source, WeightType};
+use engine::{
+    BLOCK_TOKENS, BlockId, CacheType, Device, Input, LoadOptions, Loaded, Model, Source, WeightType,
+};
 use rand::seq::SliceRandom as _;
 use rand::{SeedableRng as _, rngs::StdRng};
 
@@ -99,6 +101,9 @@ fn difference(expected: &[f32], got: &[f32]) -> f32 {
     let mean = expected.iter().sum::<f32>() / expected.len() as f32;
     let variance = expected.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / expected.len() as f32;
     let differences = expected.iter().zip(got).map(|(a, b)| (a - b).abs());
-    let largest = differences.fold(0.0, |most: f32, d| if d.is_nan() { f32::NAN } else { most.max(d) });
+    let largest = differences.fold(
+        0.0,
+        |most: f32, d| if d.is_nan() { f32::NAN } else { most.max(d) },
+    );
     largest / variance.sqrt()
 }
