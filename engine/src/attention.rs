@@ -32,13 +32,17 @@ pub(crate) struct Attention<'a> {
     pub(crate) kv_heads: usize,
     pub(crate) head_dim: usize,
     pub(crate) rows: &'a [Row],
+    /// How many last places a row attends to, its own included; all where there is none.
+    pub(crate) window: Option<usize>,
+    /// Of the products of queries and keys.
+    pub(crate) scale: f32,
     /// The block tables, one per input.
     pub(crate) tables: &'a [&'a [BlockId]],
     pub(crate) cache: &'a Storage,
 }
 
 impl Attention<'_> {
-    /// Softmax(q·k / √`head_dim`)·v. `query(row)` is `[heads][head_dim]`; the result is
+    /// Softmax(`scale` · q·k)·v. `query(row)` is `[heads][head_dim]`; the result is
     /// `[rows][heads][head_dim]`.
     pub(crate) fn forward<'q>(&self, query: impl Fn(usize) -> &'q [f32] + Sync) -> Vec<f32> {
         let mut out = vec![0.0; self.rows.len() * self.heads * self.head_dim];
@@ -51,7 +55,9 @@ impl Attention<'_> {
                 cache: self.cache,
                 layer: self.layer,
                 kv_head,
+                first: self.window.map_or(0, |window| (position + 1).saturating_sub(window)),
                 len: position + 1,
+                scale: self.scale,
             };
             let queries = &query(row)[kv_head * group_len..][..group_len];
             let turns = MAX_TURNS * self.head_dim;
@@ -69,8 +75,12 @@ pub(crate) struct Past<'a> {
     cache: &'a Storage,
     layer: usize,
     kv_head: usize,
+    /// The first place that it attends to.
+    first: usize,
     /// Tokens, the row's own included.
     len: usize,
+    /// Of the products of queries and keys.
+    scale: f32,
 }
 
 dispatched! {
@@ -86,8 +96,10 @@ fn attend_all<const FUSED: bool>(
     out: &mut [f32],
 ) {
     let mut progress = [Progress::default(); MAX_TURNS];
-    let mut left = past.len;
-    for &block in past.table {
+    let skipped = past.first / BLOCK_TOKENS;
+    let mut unseen = past.first % BLOCK_TOKENS;
+    let mut left = past.len - skipped * BLOCK_TOKENS;
+    for &block in &past.table[skipped..] {
         let (keys, values) = past.cache.head(past.layer, block, past.kv_head);
         let slots = left.min(BLOCK_TOKENS);
         let values = &values[..slots * head_dim];
@@ -95,8 +107,9 @@ fn attend_all<const FUSED: bool>(
             .chunks_exact(head_dim)
             .zip(out.chunks_exact_mut(head_dim));
         for ((query, out), progress) in turns.zip(&mut progress) {
-            progress.take_in::<FUSED>(query, keys, values, out);
+            progress.take_in::<FUSED>(query, past.scale, keys, values, unseen, out);
         }
+        unseen = 0;
         left -= slots;
         if left == 0 {
             break;
@@ -127,21 +140,24 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Adds a block: all its keys, and the values of those that the query attends to.
+    /// Adds a block: all its keys, and the values up to the last that the query attends to; it
+    /// does not attend to the first `unseen` of them.
     #[inline(always)]
     fn take_in<const FUSED: bool>(
         &mut self,
         query: &[f32],
+        scale: f32,
         keys: &[f32],
         values: &[f32],
+        unseen: usize,
         out: &mut [f32],
     ) {
-        let scale = 1.0 / (query.len() as f32).sqrt();
         let mut weights: [f32; BLOCK_TOKENS] = dot_columns::<FUSED, _>(query, keys);
         for weight in &mut weights {
             *weight *= scale;
         }
         weights[values.len() / query.len()..].fill(f32::NEG_INFINITY);
+        weights[..unseen].fill(f32::NEG_INFINITY);
         let maximum = self.maximum.max(max_of(weights));
         let shrink = exp::<FUSED>(self.maximum - maximum);
         for weight in &mut weights {
@@ -175,6 +191,7 @@ fn gather<const FUSED: bool>(weights: &[f32; BLOCK_TOKENS], values: &[f32], out:
 mod tests {
     use super::*;
     use crate::{CacheType, KvLayout};
+    use std::ops::Range;
 
     const LAYOUT: KvLayout = KvLayout {
         layers: 2,
@@ -185,6 +202,7 @@ mod tests {
     const WIDTH: usize = LAYOUT.kv_heads * LAYOUT.head_dim;
     /// So many for each key head that they do not all take turns together.
     const HEADS: usize = 20;
+    const SCALE: f32 = 0.2;
 
     fn noise(seed: usize, len: usize) -> Vec<f32> {
         (0..len)
@@ -204,20 +222,27 @@ mod tests {
     }
 
     /// The definition, in double precision.
-    fn exact(query: &[f32], seed: usize, layer: usize, kv_head: usize, count: usize) -> Vec<f64> {
+    fn exact(
+        query: &[f32],
+        seed: usize,
+        layer: usize,
+        kv_head: usize,
+        seen: Range<usize>,
+    ) -> Vec<f64> {
         let part = |row: Vec<f32>| row[kv_head * LAYOUT.head_dim..][..LAYOUT.head_dim].to_vec();
-        let scores: Vec<f64> = (0..count)
+        let scores: Vec<f64> = seen
+            .clone()
             .map(|position| {
                 let key = part(noise(seed + position * 4 + layer, WIDTH));
                 let product = |(&q, &k): (&f32, &f32)| f64::from(q) * f64::from(k);
                 let sum: f64 = query.iter().zip(&key).map(product).sum();
-                sum / (LAYOUT.head_dim as f64).sqrt()
+                sum * f64::from(SCALE)
             })
             .collect();
         let maximum = scores.iter().copied().fold(f64::MIN, f64::max);
         let total: f64 = scores.iter().map(|s| (s - maximum).exp()).sum();
         let mut out = vec![0.0; LAYOUT.head_dim];
-        for (position, score) in scores.iter().enumerate() {
+        for (position, score) in seen.zip(&scores) {
             let value = part(noise(seed + position * 4 + layer + 2, WIDTH));
             for (out, value) in out.iter_mut().zip(value) {
                 *out += (score - maximum).exp() / total * f64::from(value);
@@ -236,24 +261,31 @@ mod tests {
         let rows = [(0, 0), (0, 31), (0, 32), (1, 32), (0, 69), (1, 7)]
             .map(|(input, position)| Row { input, position });
         let queries = noise(3, rows.len() * HEADS * LAYOUT.head_dim);
-        let attention = Attention {
-            layer: 1,
-            heads: HEADS,
-            kv_heads: LAYOUT.kv_heads,
-            head_dim: LAYOUT.head_dim,
-            rows: &rows,
-            tables: &[&tables[0], &tables[1]],
-            cache: &cache,
-        };
-        let width = HEADS * LAYOUT.head_dim;
-        let out = attention.forward(|row| &queries[row * width..][..width]);
-        for (index, out) in out.chunks(LAYOUT.head_dim).enumerate() {
-            let (row, head) = (index / HEADS, index % HEADS);
-            let query = &queries[index * LAYOUT.head_dim..][..LAYOUT.head_dim];
-            let seed = [10, 5000][rows[row].input];
-            let expected = exact(query, seed, 1, head / 10, rows[row].position + 1);
-            for (&out, expected) in out.iter().zip(expected) {
-                assert!((f64::from(out) - expected).abs() < 1e-5, "{out} {expected}");
+        for window in [None, Some(1), Some(20), Some(38), Some(64)] {
+            let attention = Attention {
+                layer: 1,
+                heads: HEADS,
+                kv_heads: LAYOUT.kv_heads,
+                head_dim: LAYOUT.head_dim,
+                rows: &rows,
+                window,
+                scale: SCALE,
+                tables: &[&tables[0], &tables[1]],
+                cache: &cache,
+            };
+            let width = HEADS * LAYOUT.head_dim;
+            let out = attention.forward(|row| &queries[row * width..][..width]);
+            for (index, out) in out.chunks(LAYOUT.head_dim).enumerate() {
+                let (row, head) = (index / HEADS, index % HEADS);
+                let query = &queries[index * LAYOUT.head_dim..][..LAYOUT.head_dim];
+                let seed = [10, 5000][rows[row].input];
+                let end = rows[row].position + 1;
+                let start = end.saturating_sub(window.unwrap_or(end));
+                let expected = exact(query, seed, 1, head / 10, start..end);
+                for (&out, expected) in out.iter().zip(expected) {
+                    let error = (f64::from(out) - expected).abs();
+                    assert!(error < 1e-5, "{window:?}: {out} {expected}");
+                }
             }
         }
     }

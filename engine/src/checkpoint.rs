@@ -5,7 +5,7 @@
 
 mod names;
 
-pub(crate) use names::{Part, Role, gguf as gguf_name};
+pub(crate) use names::{Part, Role, folder as folder_name, gguf as gguf_name};
 
 use crate::{DecoderConfig, Family, LoadError, Vocabulary, folder::Folder, gguf::GgufFile};
 use candle_core::Device;

@@ -178,6 +178,8 @@ impl Backend for Cpu {
             kv_heads: attention.kv_heads,
             head_dim: attention.head_dim,
             rows: &step.rows,
+            window: attention.window,
+            scale: attention.scale,
             tables: &step.tables,
             cache: self.cache.as_ref().ok_or_else(not_allocated)?,
         };

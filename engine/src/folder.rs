@@ -75,11 +75,6 @@ impl Folder {
         Json::read_optional(&self.path.join(name))
     }
 
-    /// True where the folder holds the tensor.
-    pub(crate) fn has_tensor(&self, name: &str) -> bool {
-        self.places.contains_key(name)
-    }
-
     /// The name of a tensor's type, where the folder holds the tensor.
     pub(crate) fn tensor_type(&self, name: &str) -> Option<String> {
         self.shards[*self.places.get(name)?].tensor_type(name)

@@ -89,6 +89,18 @@ impl GgufFile {
         }
     }
 
+    /// A flag, where the file has it.
+    ///
+    /// # Errors
+    /// [`LoadError::Invalid`] naming the key, where it is not a boolean.
+    pub fn flag(&self, key: &str) -> Result<Option<bool>, LoadError> {
+        match self.metadata(key) {
+            None => Ok(None),
+            Some(gguf_file::Value::Bool(flag)) => Ok(Some(*flag)),
+            Some(other) => Err(self.invalid(format!("{key} is not a boolean: {}", brief(other)))),
+        }
+    }
+
     /// A required list.
     ///
     /// # Errors

@@ -1,20 +1,21 @@
-//! Tiny models for tests: seeded random weights, written as real GGUF files.
+//! Tiny models for tests: seeded random weights, written as real GGUF files and as folders of
+//! safetensors.
 //!
 //! What is written has everything that a published model's file has, tokenizer and chat template
 //! included, and goes through the same loader. Its texts are nonsense, and vary with every token
 //! of the context; its laws have an entropy of some nats, and rarely end a text.
 
+mod folder;
+mod gguf;
 mod tokens;
 mod weights;
 
-use crate::Family;
-use candle_core::quantized::gguf_file::{self, Value};
-use candle_core::quantized::{GgmlDType, QTensor};
-use std::fs::File;
-use std::io::{BufWriter, Error, ErrorKind, Write};
+use crate::{Family, RopeScaling};
+use candle_core::quantized::GgmlDType;
+use std::io::{Error, ErrorKind};
 use std::path::Path;
 use tokens::TokenList;
-use weights::Weights;
+use weights::{Weight, Weights};
 
 /// What a tiny model is like.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +27,8 @@ pub struct TinyModel {
     /// Layers.
     pub layers: usize,
     /// Query heads (two per key head), an even number; a head is 32 numbers, or what fills a row
-    /// of 256 where `dtype` is one of the K types.
+    /// of 256 where `dtype` is one of the K types; twice that in Qwen3 and Gemma 3, whose heads
+    /// are no shares of the hidden numbers.
     pub heads: usize,
     /// The longest sequence.
     pub context_length: usize,
@@ -39,6 +41,11 @@ pub struct TinyModel {
     /// Mixes this share of foreign noise into the output matrix: 0 is the model of the same seed
     /// itself, 1 another model, values between agree more or less often.
     pub disagreement: f32,
+    /// How many last tokens attention sees: in every layer of Llama, which is Mistral's way, and in
+    /// all but every sixth of Gemma 3, 512 by default. Not for the others.
+    pub window: Option<usize>,
+    /// How rotations are stretched.
+    pub rope: RopeScaling,
     /// Leaves `output.weight` out, as SmolLM2's files do: the embedding serves as the output
     /// matrix too. Goes with a `disagreement` of 0 only.
     pub tied: bool,
@@ -55,6 +62,8 @@ impl Default for TinyModel {
             dtype: GgmlDType::F32,
             padding: 0,
             disagreement: 0.0,
+            window: None,
+            rope: RopeScaling::None,
             tied: false,
         }
     }
@@ -67,20 +76,24 @@ impl TinyModel {
     /// Where the file cannot be written, and of kind `InvalidInput` where the sizes do not go
     /// together.
     pub fn write(&self, path: &Path) -> std::io::Result<()> {
-        let sizes = self.sizes()?;
-        let tokens = TokenList::new(self.padding);
-        let metadata = self.metadata(&sizes, &tokens);
-        let tensors = Weights::new(self, &sizes, &tokens)
-            .tensors()
-            .map_err(Error::other)?;
-        let mut file = BufWriter::new(File::create(path)?);
-        gguf_file::write(
-            &mut file,
-            &borrowed::<Value>(&metadata),
-            &borrowed::<QTensor>(&tensors),
-        )
-        .map_err(Error::other)?;
-        file.flush()
+        let (sizes, tokens) = (self.sizes()?, TokenList::new(self.padding));
+        gguf::write(self, &sizes, &tokens, path)
+    }
+
+    /// Writes the model into a folder: `config.json`, the tokenizer's files, and safetensors in so
+    /// many shards, or in one file where it is one. `dtype` is F32, F16 or BF16, and that of all
+    /// tensors.
+    ///
+    /// # Errors
+    /// Where a file cannot be written, and of kind `InvalidInput` where the sizes do not go
+    /// together or the type is none of safetensors.
+    pub fn write_folder(&self, folder: &Path, shards: usize) -> std::io::Result<()> {
+        let (sizes, tokens) = (self.sizes()?, TokenList::new(self.padding));
+        folder::write(self, &sizes, &tokens, folder, shards)
+    }
+
+    fn weights(&self, sizes: &Sizes, tokens: &TokenList) -> Vec<Weight> {
+        Weights::new(self, sizes, tokens).tensors()
     }
 
     fn sizes(&self) -> std::io::Result<Sizes> {
@@ -98,41 +111,19 @@ impl TinyModel {
         if !hidden.is_multiple_of(2 * self.heads) {
             return invalid("a tiny model's heads fill rows of whole blocks");
         }
+        if self.window.is_some() && matches!(self.family, Family::Qwen2 | Family::Qwen3) {
+            return invalid("a tiny model of Qwen sees the whole context");
+        }
+        let share = hidden / self.heads;
         Ok(Sizes {
             hidden,
             intermediate: (2 * hidden).next_multiple_of(INTERMEDIATE_STEP),
-            head_dim: hidden / self.heads,
+            head_dim: match self.family {
+                Family::Llama | Family::Qwen2 => share,
+                Family::Qwen3 | Family::Gemma3 => 2 * share,
+            },
             kv_heads: self.heads / 2,
         })
-    }
-
-    fn metadata(&self, sizes: &Sizes, tokens: &TokenList) -> Vec<(String, Value)> {
-        let architecture = self.family.architecture();
-        let count = |key: &str, value: usize| {
-            (
-                format!("{architecture}.{key}"),
-                Value::U32(u32::try_from(value).expect("a tiny model's sizes are small")),
-            )
-        };
-        let number = |key: &str, value: f32| (format!("{architecture}.{key}"), Value::F32(value));
-        let mut metadata = vec![
-            text("general.architecture", architecture),
-            text(
-                "general.name",
-                &format!("tiny {architecture} of seed {}", self.seed),
-            ),
-            count("context_length", self.context_length),
-            count("embedding_length", sizes.hidden),
-            count("block_count", self.layers),
-            count("feed_forward_length", sizes.intermediate),
-            count("attention.head_count", self.heads),
-            count("attention.head_count_kv", sizes.kv_heads),
-            count("rope.dimension_count", sizes.head_dim),
-            number("rope.freq_base", ROPE_BASE),
-            number("attention.layer_norm_rms_epsilon", NORM_EPSILON),
-        ];
-        metadata.extend(tokens.metadata(self.family));
-        metadata
     }
 }
 
@@ -141,6 +132,8 @@ const HEAD_DIM: usize = 32;
 const INTERMEDIATE_STEP: usize = 256;
 const ROPE_BASE: f32 = 10_000.0;
 const NORM_EPSILON: f32 = 1e-5;
+/// Of Gemma, where a description names none.
+const WINDOW: usize = 512;
 
 /// The sizes that follow from a description.
 struct Sizes {
@@ -148,15 +141,4 @@ struct Sizes {
     intermediate: usize,
     head_dim: usize,
     kv_heads: usize,
-}
-
-fn text(key: &str, value: &str) -> (String, Value) {
-    (key.to_owned(), Value::String(value.to_owned()))
-}
-
-fn borrowed<T>(named: &[(String, T)]) -> Vec<(&str, &T)> {
-    named
-        .iter()
-        .map(|(name, value)| (name.as_str(), value))
-        .collect()
 }

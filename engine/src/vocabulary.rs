@@ -6,10 +6,10 @@
 
 mod bpe;
 mod folder;
+mod spm;
 mod tokens;
 
 use crate::{LoadError, folder::Folder, gguf::GgufFile};
-use candle_core::quantized::gguf_file::Value;
 use sha2::{Digest, Sha256};
 use speculation::TokenId;
 use std::collections::HashSet;
@@ -33,9 +33,32 @@ pub struct Vocabulary {
     pub chat_template: String,
 }
 
+/// How text becomes tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Model {
+    /// By merges of bytes.
+    BytePairs,
+    /// By the scores of pieces.
+    SentencePiece,
+}
+
+impl Model {
+    fn from_gguf(file: &GgufFile) -> Result<Self, LoadError> {
+        let key = "tokenizer.ggml.model";
+        match file.string(key)? {
+            "gpt2" => Ok(Self::BytePairs),
+            "llama" => Ok(Self::SentencePiece),
+            other => Err(file.unsupported(format!(
+                "{key} is \"{other:.40}\"; supported are \"gpt2\" and \"llama\""
+            ))),
+        }
+    }
+}
+
 /// Control tokens that end a text in the models that have them, whether or not the metadata names
 /// them: chat models end a turn by one token and a document by another.
-const END_TOKENS: [&str; 6] = [
+const END_TOKENS: [&str; 7] = [
+    "<end_of_turn>",
     "<|im_end|>",
     "<|endoftext|>",
     "<|eot_id|>",
@@ -54,13 +77,17 @@ impl Vocabulary {
     }
 
     /// Reads the tokenizer that `file` carries: byte-level BPE as of GPT-2, with the splitting
-    /// rules of Qwen2, SmolLM, Llama 3 or GPT-2.
+    /// rules of Qwen2, SmolLM, Llama 3 or GPT-2; or SentencePiece as of Llama 2 and Gemma.
     ///
     /// # Errors
     /// [`LoadError`] naming the key that is absent, wrong or not supported.
     pub fn from_gguf(file: &GgufFile) -> Result<Self, LoadError> {
         let tokens = TokenTable::from_gguf(file)?;
-        let tokenizer = bpe::tokenizer(file, &tokens)?;
+        let kind = Model::from_gguf(file)?;
+        let tokenizer = match kind {
+            Model::BytePairs => bpe::tokenizer(file, &tokens)?,
+            Model::SentencePiece => spm::tokenizer(file, &tokens)?,
+        };
         let tokenizer_json = tokenizer
             .to_string(false)
             .map_err(|error| file.invalid(format!("tokenizer.ggml.tokens: {error}")))?
@@ -74,7 +101,7 @@ impl Vocabulary {
                     .map(|(token, kind)| (token, kind.is_special())),
             ),
             eos_ids: eos_ids(file, &tokens)?,
-            bos_id: bos_id(file, &tokens)?,
+            bos_id: bos_id(file, &tokens, kind)?,
             chat_template: chat_template(file)?,
         })
     }
@@ -107,19 +134,21 @@ fn eos_ids(file: &GgufFile, tokens: &TokenTable<'_>) -> Result<Vec<TokenId>, Loa
     Ok(ids)
 }
 
-fn bos_id(file: &GgufFile, tokens: &TokenTable<'_>) -> Result<Option<TokenId>, LoadError> {
-    let key = "tokenizer.ggml.add_bos_token";
-    let wanted = match file.metadata(key) {
-        None => false,
-        Some(Value::Bool(wanted)) => *wanted,
-        Some(_) => return Err(file.invalid(format!("{key} is not a boolean"))),
-    };
-    if !wanted {
+fn bos_id(
+    file: &GgufFile,
+    tokens: &TokenTable<'_>,
+    model: Model,
+) -> Result<Option<TokenId>, LoadError> {
+    // What older files leave unsaid follows from the tokenizer.
+    let default = model == Model::SentencePiece || bpe::is_llama3(file);
+    let stated = file.flag("tokenizer.ggml.add_bos_token")?;
+    if !stated.unwrap_or(default) {
         return Ok(None);
     }
     let key = "tokenizer.ggml.bos_token_id";
     match token_id(file, tokens, key)? {
         Some(id) => Ok(Some(id)),
+        None if stated.is_none() => Ok(None),
         None => Err(file.invalid(format!("{key} is absent, and every prompt begins with it"))),
     }
 }

@@ -8,7 +8,9 @@
 
 use candle_core::quantized::{GgmlDType, gguf_file::Content};
 use candle_core::{Device, Tensor};
-use candle_transformers::models::{quantized_llama, quantized_qwen2};
+use candle_transformers::models::{
+    quantized_gemma3, quantized_llama, quantized_qwen2, quantized_qwen3,
+};
 use engine::Family;
 use engine::tiny::TinyModel;
 use std::collections::HashSet;
@@ -21,6 +23,8 @@ const PROMPT: [u32; 4] = [10, 200, 30, 7];
 enum Stock {
     Llama(quantized_llama::ModelWeights),
     Qwen2(quantized_qwen2::ModelWeights),
+    Qwen3(quantized_qwen3::ModelWeights),
+    Gemma3(quantized_gemma3::ModelWeights),
 }
 
 impl Stock {
@@ -38,6 +42,12 @@ impl Stock {
             Family::Qwen2 => Self::Qwen2(
                 quantized_qwen2::ModelWeights::from_gguf(content, &mut file, &device).unwrap(),
             ),
+            Family::Qwen3 => Self::Qwen3(
+                quantized_qwen3::ModelWeights::from_gguf(content, &mut file, &device).unwrap(),
+            ),
+            Family::Gemma3 => Self::Gemma3(
+                quantized_gemma3::ModelWeights::from_gguf(content, &mut file, &device).unwrap(),
+            ),
         }
     }
 
@@ -50,6 +60,8 @@ impl Stock {
         let logits = match self {
             Self::Llama(model) => model.forward(&input, position),
             Self::Qwen2(model) => model.forward(&input, position),
+            Self::Qwen3(model) => model.forward(&input, position),
+            Self::Gemma3(model) => model.forward(&input, position),
         };
         logits.unwrap().flatten_all().unwrap().to_vec1().unwrap()
     }
@@ -100,6 +112,20 @@ fn texts_are_long_and_varied() {
         base.clone(),
         TinyModel {
             family: Family::Qwen2,
+            ..base.clone()
+        },
+        TinyModel {
+            family: Family::Qwen3,
+            ..base.clone()
+        },
+        TinyModel {
+            family: Family::Gemma3,
+            ..base.clone()
+        },
+        TinyModel {
+            family: Family::Gemma3,
+            tied: true,
+            layers: 7,
             ..base.clone()
         },
         TinyModel {

@@ -117,7 +117,7 @@ fn fingerprints_tell_tokens_and_their_meaning_apart() {
 
 #[test]
 fn text_of_all_kinds_comes_back() {
-    for family in [Family::Llama, Family::Qwen2] {
+    for family in [Family::Llama, Family::Qwen2, Family::Qwen3, Family::Gemma3] {
         let vocabulary = unchanged(&TinyModel {
             family,
             ..TinyModel::default()
@@ -253,7 +253,7 @@ fn more_tokens_than_the_embedding_has_rows_are_refused() {
 #[test]
 fn other_tokenizers_are_named_with_what_is_supported() {
     for (key, value, supported) in [
-        ("tokenizer.ggml.model", "llama", "gpt2"),
+        ("tokenizer.ggml.model", "bert", "gpt2"),
         (PRE, "tekken", "qwen2"),
     ] {
         let refusal = changed(&TinyModel::default(), |metadata| {

@@ -17,6 +17,7 @@ use tokenizers::{NormalizedString, Normalizer, Tokenizer};
 const CODER_TARGET: &str = "qwen2.5-coder-1.5b-instruct-q4_k_m";
 const CODER_DRAFT: &str = "qwen2.5-coder-0.5b-instruct-q4_k_m";
 const SMOLLM: &str = "smollm2-135m-instruct-q4_1";
+const GEMMA: &str = "gemma-3-270m-q4_k_m";
 
 fn model_file(name: &str) -> PathBuf {
     let folder = std::env::var_os("SPECDEC_MODELS").map(PathBuf::from);
@@ -29,7 +30,8 @@ fn model_file(name: &str) -> PathBuf {
     let path = folder.join(format!("{name}.gguf"));
     assert!(
         path.is_file(),
-        "{} is absent: run `cargo xtask models fetch qwen2.5-coder smollm2-135m`, or set \
+        "{} is absent: run `cargo xtask models fetch qwen2.5-coder smollm2-135m \
+         gemma-3-270m`, or set \
          SPECDEC_MODELS to the folder of the models",
         path.display()
     );
@@ -108,6 +110,27 @@ fn smollm_text_becomes_the_reference_ids() {
 }
 
 #[test]
+fn gemma_text_becomes_the_reference_ids() {
+    let vocabulary = vocabulary(GEMMA);
+    let differences = differences(&vocabulary, include_str!("data/gemma-3.json"));
+    assert_eq!(differences, [""; 0]);
+}
+
+#[test]
+fn gemma_metadata_is_understood() {
+    let vocabulary = vocabulary(GEMMA);
+    assert_eq!(vocabulary.size, 262_144);
+    assert_eq!(vocabulary.eos_ids, [1, 106], "and the end of a turn");
+    assert_eq!(vocabulary.bos_id, Some(2));
+    let tokenizer = tokenizer(&vocabulary);
+    assert_eq!(tokenizer.get_vocab_size(true), vocabulary.size);
+    let shown = |ids: &[u32]| tokenizer.decode(ids, true).unwrap();
+    assert_eq!(shown(&[2, 106]), "", "control tokens are special");
+    assert_eq!(shown(&[138, 26016]), "  leading");
+    assert_eq!(shown(&[238 + 0xc3, 238 + 0xa9]), "\u{e9}", "bytes make text");
+}
+
+#[test]
 fn qwen_metadata_is_understood() {
     let vocabulary = vocabulary(CODER_TARGET);
     assert_eq!(vocabulary.size, 151_665, "padding is left out");
@@ -140,7 +163,7 @@ fn pairs_of_one_vocabulary_are_recognised_by_fingerprint() {
 
 #[test]
 fn every_id_decodes_to_what_it_encodes() {
-    for (name, encoded_step) in [(CODER_TARGET, 8), (SMOLLM, 1)] {
+    for (name, encoded_step) in [(CODER_TARGET, 8), (SMOLLM, 1), (GEMMA, 8)] {
         let vocabulary = vocabulary(name);
         let tokenizer = tokenizer(&vocabulary);
         let (mut alone, mut encoded) = (0, 0);

@@ -55,7 +55,7 @@ async fn coupled_texts_are_those_of_plain_decoding() -> Result<()> {
                     answer.ids, plain.ids,
                     "temperature {temperature}, seed {seed}, k {k}"
                 );
-                accepted += answer.speculation.accepted_tokens;
+                accepted += answer.speculation.accepted_draft_tokens;
                 outside += answer.ids.iter().filter(|id| **id >= BYTES).count();
             }
         }

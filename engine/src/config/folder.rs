@@ -23,10 +23,6 @@ impl Stated for Json {
     fn invalid(&self, detail: String) -> LoadError {
         Self::invalid(self, detail)
     }
-
-    fn unsupported(&self, detail: String) -> LoadError {
-        Self::unsupported(self, detail)
-    }
 }
 
 /// The family of a `config.json`. Mistral and SmolLM2 are Llama but for their numbers.

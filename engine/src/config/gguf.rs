@@ -34,10 +34,6 @@ impl Stated for GgufFile {
     fn invalid(&self, detail: String) -> LoadError {
         Self::invalid(self, detail)
     }
-
-    fn unsupported(&self, detail: String) -> LoadError {
-        Self::unsupported(self, detail)
-    }
 }
 
 pub(super) fn configuration(file: &GgufFile) -> Result<DecoderConfig, LoadError> {

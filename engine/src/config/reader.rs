@@ -24,8 +24,6 @@ pub(super) trait Stated {
     fn stated_number(&self, key: &str) -> Result<Option<f64>, LoadError>;
     /// The source says what cannot be.
     fn invalid(&self, detail: String) -> LoadError;
-    /// The source says what this engine does not know.
-    fn unsupported(&self, detail: String) -> LoadError;
 
     /// A required count within `allowed`.
     fn required_count(

@@ -38,6 +38,14 @@ impl Json {
         self.values.get(key).filter(|value| !value.is_null())
     }
 
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
+        self.values.get_mut(key)
+    }
+
+    pub(crate) fn into_value(self) -> Value {
+        Value::Object(self.values)
+    }
+
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.values.iter().map(|(key, value)| (key.as_str(), value))
     }

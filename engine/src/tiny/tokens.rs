@@ -1,8 +1,9 @@
 //! The tokenizer of a tiny model: bytes, a few merges, ChatML's control tokens.
 
-use super::text;
+use super::gguf::text;
 use crate::Family;
 use candle_core::quantized::gguf_file::Value;
+use serde_json::{Map, json};
 use std::ops::Range;
 
 /// Each joins two tokens that are bytes or stand further up. `Ġ` is the byte-level form of a
@@ -125,6 +126,53 @@ impl TokenList {
         ]
     }
 
+    /// The tokenizer as folders have it.
+    pub(super) fn tokenizer_json(&self) -> serde_json::Value {
+        let vocab: Map<_, _> = self.tokens[..self.control.start]
+            .iter()
+            .enumerate()
+            .map(|(id, token)| (token.clone(), id.into()))
+            .collect();
+        let added: Vec<_> = self.control.clone().map(|id| self.added_token(id)).collect();
+        let merges = MERGES.map(|(left, right)| format!("{left} {right}")).to_vec();
+        json!({
+            "version": "1.0",
+            "truncation": null,
+            "padding": null,
+            "added_tokens": added,
+            "normalizer": null,
+            "pre_tokenizer": byte_level(),
+            "post_processor": null,
+            "decoder": byte_level(),
+            "model": {"type": "BPE", "vocab": vocab, "merges": merges},
+        })
+    }
+
+    fn added_token(&self, id: usize) -> serde_json::Value {
+        json!({
+            "id": id,
+            "content": self.tokens[id],
+            "single_word": false,
+            "lstrip": false,
+            "rstrip": false,
+            "normalized": false,
+            "special": true,
+        })
+    }
+
+    pub(super) fn tokenizer_config(&self) -> serde_json::Value {
+        json!({
+            "add_bos_token": false,
+            "eos_token": CONTROL[END_OF_TURN],
+            "chat_template": CHAT_TEMPLATE,
+        })
+    }
+
+    pub(super) fn generation_config(&self) -> serde_json::Value {
+        let start = self.control.start;
+        json!({"eos_token_id": [start + END_OF_TURN, start]})
+    }
+
     fn kind(&self, id: usize) -> i32 {
         if self.control.contains(&id) {
             CONTROL_TYPE
@@ -139,6 +187,15 @@ impl TokenList {
         let id = u32::try_from(self.control.start + which).expect("a tiny vocabulary is small");
         (format!("tokenizer.ggml.{key}"), Value::U32(id))
     }
+}
+
+fn byte_level() -> serde_json::Value {
+    json!({
+        "type": "ByteLevel",
+        "add_prefix_space": false,
+        "trim_offsets": true,
+        "use_regex": true,
+    })
 }
 
 fn list(key: &str, values: Vec<Value>) -> (String, Value) {

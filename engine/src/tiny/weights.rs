@@ -1,10 +1,11 @@
 //! Seeded random weights, of a scale at which every part of the decoder matters.
+//!
+//! They are made in the convention of GGUF files; the writers turn them into their own.
 
 use super::tokens::TokenList;
 use super::{Sizes, TinyModel};
 use crate::Family;
-use candle_core::quantized::{GgmlDType, QTensor};
-use candle_core::{Device, Result, Tensor};
+use crate::checkpoint::{Part, Role, gguf_name};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -26,8 +27,8 @@ const CONTROL_SHARE: f32 = 0.1;
 /// Turns the model's seed into that of the foreign output matrix.
 const FOREIGN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-const EMBEDDING: &str = "token_embd.weight";
-const OUTPUT: &str = "output.weight";
+/// Of the norms of query and key heads: as peaked as without.
+const HEAD_NORM_GAIN: f32 = 1.5;
 
 /// The weights of one model.
 pub(super) struct Weights<'a> {
@@ -36,7 +37,13 @@ pub(super) struct Weights<'a> {
     tokens: &'a TokenList,
 }
 
-type Named = (String, QTensor);
+/// A tensor before it is written.
+pub(super) struct Weight {
+    pub(super) role: Role,
+    /// Rows first.
+    pub(super) shape: Vec<usize>,
+    pub(super) values: Vec<f32>,
+}
 
 impl<'a> Weights<'a> {
     pub(super) fn new(model: &'a TinyModel, sizes: &'a Sizes, tokens: &'a TokenList) -> Self {
@@ -47,19 +54,23 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// All tensors, by their GGUF names.
-    pub(super) fn tensors(&self) -> Result<Vec<Named>> {
-        let mut tensors = vec![self.embedding()?, self.norm("output_norm.weight", -1.0)?];
+    /// All tensors.
+    pub(super) fn tensors(&self) -> Vec<Weight> {
+        let hidden = self.sizes.hidden;
+        let mut tensors = vec![
+            self.embedding(),
+            self.norm(Role::OutputNorm, hidden, -1.0),
+        ];
         if !self.model.tied {
-            tensors.push(self.output()?);
+            tensors.push(self.output());
         }
         for layer in 0..self.model.layers {
-            self.layer(&format!("blk.{layer}"), &mut tensors)?;
+            self.layer(layer, &mut tensors);
         }
-        Ok(tensors)
+        tensors
     }
 
-    fn layer(&self, layer: &str, tensors: &mut Vec<Named>) -> Result<()> {
+    fn layer(&self, layer: usize, tensors: &mut Vec<Weight>) {
         let Sizes {
             hidden,
             intermediate,
@@ -67,38 +78,56 @@ impl<'a> Weights<'a> {
             kv_heads,
         } = *self.sizes;
         let (q, kv) = (self.model.heads * head_dim, kv_heads * head_dim);
-        for norm in ["attn_norm", "ffn_norm"] {
-            tensors.push(self.norm(&format!("{layer}.{norm}.weight"), 1.0)?);
-        }
-        for (matrix, rows, columns, gain) in [
-            ("attn_q", q, hidden, QUERY_GAIN),
-            ("attn_k", kv, hidden, QUERY_GAIN),
-            ("attn_v", kv, hidden, 1.0),
-            ("attn_output", hidden, q, LAYER_GAIN),
-            ("ffn_gate", intermediate, hidden, 1.0),
-            ("ffn_up", intermediate, hidden, 1.0),
-            ("ffn_down", hidden, intermediate, LAYER_GAIN),
+        let family = self.model.family;
+        tensors.push(self.norm(Role::Norm(layer, Part::Attention), hidden, 1.0));
+        tensors.push(self.norm(Role::Norm(layer, Part::FeedForward), hidden, 1.0));
+        for (part, rows, columns, gain) in [
+            (Part::Query, q, hidden, QUERY_GAIN),
+            (Part::Key, kv, hidden, QUERY_GAIN),
+            (Part::Value, kv, hidden, 1.0),
+            (Part::AttentionOutput, hidden, q, LAYER_GAIN),
+            (Part::Gate, intermediate, hidden, 1.0),
+            (Part::Up, intermediate, hidden, 1.0),
+            (Part::Down, hidden, intermediate, LAYER_GAIN),
         ] {
-            tensors.push(self.matrix(&format!("{layer}.{matrix}.weight"), rows, columns, gain)?);
+            tensors.push(self.matrix(Role::Matrix(layer, part), rows, columns, gain));
         }
-        if self.model.family == Family::Qwen2 {
-            for (bias, length) in [("attn_q", q), ("attn_k", kv), ("attn_v", kv)] {
-                tensors.push(self.bias(&format!("{layer}.{bias}.bias"), length)?);
+        if family == Family::Qwen2 {
+            for (part, length) in [(Part::Query, q), (Part::Key, kv), (Part::Value, kv)] {
+                tensors.push(self.bias(Role::Bias(layer, part), length));
             }
         }
-        Ok(())
+        if matches!(family, Family::Qwen3 | Family::Gemma3) {
+            for part in [Part::Query, Part::Key] {
+                tensors.push(self.norm(Role::Norm(layer, part), head_dim, HEAD_NORM_GAIN));
+            }
+        }
+        if family == Family::Gemma3 {
+            for part in [Part::PostAttention, Part::PostFeedForward] {
+                tensors.push(self.norm(Role::Norm(layer, part), hidden, LAYER_GAIN));
+            }
+        }
     }
 
-    fn embedding(&self) -> Result<Named> {
+    fn embedding(&self) -> Weight {
         let values = if self.model.tied {
             self.output_rows(self.model.seed)
         } else {
-            self.embedding_rows()
+            let scale = self.embedding_scale();
+            self.embedding_rows().iter().map(|x| x / scale).collect()
         };
-        self.token_matrix(EMBEDDING, values)
+        self.token_matrix(Role::Embedding, values)
     }
 
-    fn output(&self) -> Result<Named> {
+    /// What Gemma multiplies embeddings by.
+    fn embedding_scale(&self) -> f32 {
+        match self.model.family {
+            Family::Gemma3 => (self.sizes.hidden as f32).sqrt(),
+            _ => 1.0,
+        }
+    }
+
+    fn output(&self) -> Weight {
         let foreign_share = self.model.disagreement;
         let own = self.output_rows(self.model.seed);
         let foreign = self.output_rows(self.model.seed ^ FOREIGN);
@@ -107,18 +136,18 @@ impl<'a> Weights<'a> {
             .zip(&foreign)
             .map(|(own, foreign)| (1.0 - foreign_share) * own + foreign_share * foreign)
             .collect();
-        self.token_matrix(OUTPUT, mixed)
+        self.token_matrix(Role::Output, mixed)
     }
 
     fn embedding_rows(&self) -> Vec<f32> {
-        let mut rng = rng(self.model.seed, EMBEDDING);
+        let mut rng = rng(self.model.seed, Role::Embedding);
         deviates(&mut rng, 1.0, self.tokens.len() * self.sizes.hidden)
     }
 
     fn output_rows(&self, seed: u64) -> Vec<f32> {
         let hidden = self.sizes.hidden;
         let deviation = LOGIT_DEVIATION / (hidden as f32).sqrt();
-        let mut rng = rng(seed, OUTPUT);
+        let mut rng = rng(seed, Role::Output);
         let mut values = deviates(&mut rng, deviation, self.tokens.len() * hidden);
         if !self.model.tied {
             for (value, own) in values.iter_mut().zip(self.embedding_rows()) {
@@ -133,53 +162,47 @@ impl<'a> Weights<'a> {
         values
     }
 
-    fn token_matrix(&self, name: &str, values: Vec<f32>) -> Result<Named> {
-        self.quantised(name, values, self.tokens.len(), self.sizes.hidden)
+    fn token_matrix(&self, role: Role, values: Vec<f32>) -> Weight {
+        Weight {
+            role,
+            shape: vec![self.tokens.len(), self.sizes.hidden],
+            values,
+        }
     }
 
-    fn matrix(&self, name: &str, rows: usize, columns: usize, gain: f32) -> Result<Named> {
-        let mut rng = rng(self.model.seed, name);
+    fn matrix(&self, role: Role, rows: usize, columns: usize, gain: f32) -> Weight {
+        let mut rng = rng(self.model.seed, role);
         let deviation = gain / (columns as f32).sqrt();
-        let values = deviates(&mut rng, deviation, rows * columns);
-        self.quantised(name, values, rows, columns)
+        Weight {
+            role,
+            shape: vec![rows, columns],
+            values: deviates(&mut rng, deviation, rows * columns),
+        }
     }
 
-    fn norm(&self, name: &str, sign: f32) -> Result<Named> {
-        let mut rng = rng(self.model.seed, name);
-        let values = (0..self.sizes.hidden)
-            .map(|_| sign * rng.random_range(0.5..1.5))
-            .collect();
-        vector(name, values)
+    fn norm(&self, role: Role, length: usize, gain: f32) -> Weight {
+        let mut rng = rng(self.model.seed, role);
+        let values = (0..length).map(|_| gain * rng.random_range(0.5..1.5));
+        vector(role, values.collect())
     }
 
-    fn bias(&self, name: &str, length: usize) -> Result<Named> {
-        let mut rng = rng(self.model.seed, name);
-        vector(name, deviates(&mut rng, BIAS_DEVIATION, length))
-    }
-
-    fn quantised(
-        &self,
-        name: &str,
-        values: Vec<f32>,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Named> {
-        let values = Tensor::from_vec(values, (rows, columns), &Device::Cpu)?;
-        Ok((
-            name.to_owned(),
-            QTensor::quantize(&values, self.model.dtype)?,
-        ))
+    fn bias(&self, role: Role, length: usize) -> Weight {
+        let mut rng = rng(self.model.seed, role);
+        vector(role, deviates(&mut rng, BIAS_DEVIATION, length))
     }
 }
 
-fn vector(name: &str, values: Vec<f32>) -> Result<Named> {
-    let length = values.len();
-    let values = Tensor::from_vec(values, length, &Device::Cpu)?;
-    Ok((name.to_owned(), QTensor::quantize(&values, GgmlDType::F32)?))
+fn vector(role: Role, values: Vec<f32>) -> Weight {
+    Weight {
+        role,
+        shape: vec![values.len()],
+        values,
+    }
 }
 
 /// One generator per tensor, so that a tensor does not depend on which others there are.
-fn rng(seed: u64, name: &str) -> StdRng {
+fn rng(seed: u64, role: Role) -> StdRng {
+    let name = gguf_name(role);
     // FNV-1a, which unlike the standard hasher is the same in every release.
     let mixed = name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

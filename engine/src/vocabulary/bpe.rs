@@ -79,12 +79,13 @@ fn split(numbers: &str) -> tokenizers::Result<Split> {
     )
 }
 
+/// True where text is split as for Llama 3, whose prompts begin with a token of their own.
+pub(super) fn is_llama3(file: &GgufFile) -> bool {
+    matches!(Splitting::from_gguf(file), Ok(Splitting::Llama3))
+}
+
 /// The tokenizer over `tokens`.
 pub(super) fn tokenizer(file: &GgufFile, tokens: &TokenTable<'_>) -> Result<Tokenizer, LoadError> {
-    let model = file.string(MODEL)?;
-    if model != "gpt2" {
-        return Err(file.unsupported(format!("{MODEL} is \"{model:.40}\"; supported is \"gpt2\"")));
-    }
     let splitting = Splitting::from_gguf(file)?;
     let merges = merges(file, tokens)?;
     assemble(splitting, tokens, merges).map_err(|error| file.invalid(format!("{MODEL}: {error}")))

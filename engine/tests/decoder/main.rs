@@ -4,6 +4,8 @@
     reason = "a helper's failure is the test's failure"
 )]
 
+mod fixtures;
 mod invariance;
 mod oracle;
+mod stock;
 mod support;

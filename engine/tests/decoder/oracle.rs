@@ -6,19 +6,16 @@
 //! which turns differences in the last bits of a sum into differences of some percent after some
 //! layers. So the tight tolerances are those of float weights, SmolLM2's among them.
 
-use crate::support::{Text, decoder, pool, step, written};
+use crate::stock::{DECODED, Decoded, Stock, best};
+use crate::support::{Text, decoder, folder, pool, step, written};
 use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
-use candle_core::{Device, Tensor};
-use candle_transformers::models::{quantized_llama, quantized_qwen2};
+use candle_core::Device;
 use engine::gguf::GgufFile;
 use engine::tiny::TinyModel;
-use engine::{Decoder, Family, Model, Vocabulary};
+use engine::{Family, Model, RopeScaling, Vocabulary};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use tokenizers::Tokenizer;
-
-/// Tokens decoded after each prompt.
-const DECODED: usize = 8;
 
 const PROMPTS: [&str; 3] = [
     "The capital of France is",
@@ -26,76 +23,10 @@ const PROMPTS: [&str; 3] = [
     "Question: What is seven times six?\nAnswer:",
 ];
 
-enum Stock {
-    Llama(Box<quantized_llama::ModelWeights>),
-    Qwen2(Box<quantized_qwen2::ModelWeights>),
-}
-
-impl Stock {
-    fn open(path: &Path, family: Family) -> Self {
-        let mut file = File::open(path).unwrap();
-        let content = gguf_file::Content::read(&mut file).unwrap();
-        let device = Device::Cpu;
-        match family {
-            Family::Llama => {
-                let model = quantized_llama::ModelWeights::from_gguf(content, &mut file, &device);
-                Self::Llama(Box::new(model.unwrap()))
-            }
-            Family::Qwen2 => {
-                let model = quantized_qwen2::ModelWeights::from_gguf(content, &mut file, &device);
-                Self::Qwen2(Box::new(model.unwrap()))
-            }
-        }
-    }
-
-    /// The logits after the last of `tokens`, which stand at `position`.
-    fn forward(&mut self, tokens: &[u32], position: usize) -> Vec<f32> {
-        let tokens = Tensor::new(tokens, &Device::Cpu).unwrap();
-        let tokens = tokens.unsqueeze(0).unwrap();
-        let logits = match self {
-            Self::Llama(model) => model.forward(&tokens, position),
-            Self::Qwen2(model) => model.forward(&tokens, position),
-        };
-        logits.unwrap().flatten_all().unwrap().to_vec1().unwrap()
-    }
-
-    fn decode(&mut self, prompt: &[u32]) -> Decoded {
-        let mut decoded = Decoded::default();
-        let mut logits = self.forward(prompt, 0);
-        for position in prompt.len().. {
-            decoded.push(logits);
-            if decoded.tokens.len() == DECODED {
-                break;
-            }
-            logits = self.forward(&decoded.tokens[decoded.tokens.len() - 1..], position);
-        }
-        decoded
-    }
-}
-
-/// Tokens chosen one after the other, and the logits that each was chosen by.
-#[derive(Default)]
-struct Decoded {
-    tokens: Vec<u32>,
-    logits: Vec<Vec<f32>>,
-}
-
-impl Decoded {
-    fn push(&mut self, logits: Vec<f32>) {
-        self.tokens.push(best(&logits) as u32);
-        self.logits.push(logits);
-    }
-}
-
-fn best(logits: &[f32]) -> usize {
-    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    best.unwrap().0
-}
-
 /// Feeds all prompts side by side, each with the tokens that the stock model chose after it, and
 /// returns the logits at each choice. Prompts are taken in pieces of `piece`, tokens one by one.
 fn follow(
-    model: &mut Decoder,
+    model: &mut dyn Model,
     prompts: &[Vec<u32>],
     expected: &[Decoded],
     piece: usize,
@@ -131,7 +62,7 @@ fn follow(
 }
 
 /// The length of the difference, in standard deviations of the expected logits.
-fn distance(logits: &[f32], expected: &[f32]) -> f64 {
+pub(crate) fn distance(logits: &[f32], expected: &[f32]) -> f64 {
     assert_eq!(logits.len(), expected.len());
     let pairs = logits.iter().zip(expected);
     let difference: f64 = pairs.map(|(&a, &b)| f64::from(a - b).powi(2)).sum();
@@ -171,22 +102,27 @@ fn assert_close(logits: &[Vec<f32>], expected: &Decoded, tolerance: f64, what: &
     }
 }
 
-/// All prompts side by side, in pieces, and each alone.
+/// All prompts side by side, in pieces, and each alone, against the stock model.
 fn compare(path: &Path, family: Family, prompts: &[Vec<u32>], tolerance: f64) {
     let mut stock = Stock::open(path, family);
     let expected: Vec<_> = prompts.iter().map(|prompt| stock.decode(prompt)).collect();
     drop(stock);
+    compare_with(path, &expected, prompts, tolerance);
+}
+
+/// All prompts side by side, in pieces, and each alone, against what is `expected`.
+fn compare_with(path: &Path, expected: &[Decoded], prompts: &[Vec<u32>], tolerance: f64) {
     let mut model = decoder(path, true);
     for piece in [usize::MAX, 7, 1] {
-        let together = follow(&mut model, prompts, &expected, piece);
-        for (index, (logits, expected)) in together.iter().zip(&expected).enumerate() {
+        let together = follow(&mut *model, prompts, expected, piece);
+        for (index, (logits, expected)) in together.iter().zip(expected).enumerate() {
             let what = format!("prompt {index} in pieces of at most {piece}, with others");
             assert_close(logits, expected, tolerance, &what);
         }
     }
     for (index, piece) in (0..prompts.len()).zip([usize::MAX, 16, 7]) {
         let (prompt, expected) = (&prompts[index..][..1], &expected[index..][..1]);
-        let logits = follow(&mut model, prompt, expected, piece);
+        let logits = follow(&mut *model, prompt, expected, piece);
         let what = format!("prompt {index} in pieces of at most {piece}, alone");
         assert_close(&logits[0], &expected[0], tolerance, &what);
     }
@@ -271,25 +207,118 @@ fn qwen_one_and_a_half_billion_decodes_as_the_stock_model_does() {
 }
 
 #[test]
+fn gemma_decodes_as_the_stock_model_does() {
+    let path = model_file("gemma-3-270m-q4_k_m");
+    compare(&path, Family::Gemma3, &prompts(&path), 0.3);
+}
+
+#[test]
+fn gemma_with_float_weights_decodes_exactly_as_the_stock_model_does() {
+    let path = model_file("gemma-3-270m-q4_k_m");
+    compare(&dequantised(&path), Family::Gemma3, &prompts(&path), 1e-3);
+}
+
+const FAMILIES: [Family; 4] = [
+    Family::Llama,
+    Family::Qwen2,
+    Family::Qwen3,
+    Family::Gemma3,
+];
+
+/// Of the family's size: Gemma has a layer that sees everything among those that do not, and one
+/// key head, because the stock model can have no more.
+fn tiny(family: Family, dtype: GgmlDType, tied: bool) -> TinyModel {
+    TinyModel {
+        family,
+        dtype,
+        tied,
+        heads: if family == Family::Gemma3 { 2 } else { 8 },
+        layers: if family == Family::Gemma3 { 7 } else { 2 },
+        ..TinyModel::default()
+    }
+}
+
+fn made_up_prompts(path: &Path) -> [Vec<u32>; 3] {
+    let rows = decoder(path, true).shape().vocabulary_rows as u32;
+    [5, 40, 21].map(|len: u32| (0..len).map(|i| i * i * 7 % rows).collect())
+}
+
+#[test]
 fn tiny_models_of_every_type_decode_as_the_stock_models_do() {
     use GgmlDType::{F16, F32, Q4_0, Q4K, Q5_0, Q6K, Q8_0};
-    let float = [F32, F16].map(|dtype| (dtype, 1e-3));
+    let float = [F32, F16].map(|dtype| (dtype, 1e-3f64));
     let quantised = [Q4_0, Q5_0, Q8_0, Q4K, Q6K].map(|dtype| (dtype, 0.1));
-    for family in [Family::Llama, Family::Qwen2] {
+    for family in FAMILIES {
         for (index, (dtype, tolerance)) in float.into_iter().chain(quantised).enumerate() {
             let tied = index % 2 == 1;
             println!("{family:?} {dtype:?} tied {tied}");
-            let tiny = TinyModel {
-                family,
-                dtype,
-                tied,
-                heads: 8,
-                ..TinyModel::default()
+            let path = written(&tiny(family, dtype, tied));
+            // The stock Qwen3 keeps its rotations in 16 bits.
+            let tolerance = match family {
+                Family::Qwen3 => tolerance.max(1e-2),
+                _ => tolerance,
             };
-            let path = written(&tiny);
-            let rows = decoder(&path, true).shape().vocabulary_rows as u32;
-            let prompt = |len: u32| (0..len).map(|i| i * i * 7 % rows).collect();
-            compare(&path, family, &[5, 40, 21].map(prompt), tolerance);
+            compare(&path, family, &made_up_prompts(&path), tolerance);
         }
+    }
+}
+
+#[test]
+fn folders_decode_as_the_stock_models_do() {
+    use GgmlDType::{BF16, F16, F32};
+    for family in FAMILIES {
+        for (index, (dtype, tolerance)) in [(F32, 1e-3), (F16, 1e-2), (BF16, 0.1)]
+            .into_iter()
+            .enumerate()
+        {
+            // The stock Gemma is always tied.
+            let tied = index == 1 || family == Family::Gemma3;
+            println!("{family:?} {dtype:?} tied {tied}");
+            let folder = folder(&tiny(family, dtype, tied), index + 1);
+            let prompts = made_up_prompts(folder.path());
+            compare(folder.path(), family, &prompts, tolerance);
+        }
+    }
+}
+
+/// The rotation of Llama 3.1, stretched within the prompts of these tests.
+const LLAMA_3: RopeScaling = RopeScaling::Llama3 {
+    factor: 8.0,
+    low_frequency_factor: 1.0,
+    high_frequency_factor: 4.0,
+    original_context: 64.0,
+};
+
+#[test]
+fn the_rotation_of_llama_3_is_the_stock_models() {
+    let stretched = TinyModel {
+        rope: LLAMA_3,
+        ..tiny(Family::Llama, GgmlDType::F32, false)
+    };
+    let published = folder(&stretched, 1);
+    let prompts = made_up_prompts(published.path());
+    let mut stock = Stock::open(published.path(), Family::Llama);
+    let expected = [0, 1, 2].map(|index: usize| stock.decode(&prompts[index]));
+    compare_with(published.path(), &expected, &prompts, 1e-3);
+    // The same model spells its rotation out in a GGUF file.
+    compare_with(&written(&stretched), &expected, &prompts, 1e-3);
+    let plain = TinyModel {
+        rope: RopeScaling::None,
+        ..stretched
+    };
+    let logits = follow(&mut *decoder(&written(&plain), true), &prompts, &expected, 64);
+    let distance = distance(&logits[1][0], &expected[1].logits[0]);
+    assert!(distance > 0.1, "the rotation matters: {distance}");
+}
+
+#[test]
+fn a_folder_and_a_file_of_the_same_weights_are_the_same_model() {
+    for family in FAMILIES {
+        let tiny = tiny(family, GgmlDType::F32, true);
+        let (published, file) = (folder(&tiny, 3), written(&tiny));
+        let prompts = made_up_prompts(&file);
+        let mut stock = Stock::open(published.path(), family);
+        let expected = [0, 1, 2].map(|index: usize| stock.decode(&prompts[index]));
+        compare_with(&file, &expected, &prompts, 1e-3);
     }
 }

@@ -1,9 +1,9 @@
 //! Feeds sequences to a model, in whatever steps a test asks for.
 
-use engine::gguf::GgufFile;
 use engine::tiny::TinyModel;
-use engine::{CacheType, Decoder, DecoderConfig, Input, Lease, LoadOptions, Model, Pool};
+use engine::{CacheType, Input, Lease, LoadOptions, Model, Pool, Source};
 use std::path::Path;
+use tempfile::TempDir;
 
 /// Blocks of 32 tokens in each model's cache.
 const BLOCKS: usize = 128;
@@ -66,12 +66,14 @@ pub(crate) fn alone(model: &mut dyn Model, tokens: &[u32]) -> Vec<Vec<f32>> {
     step(model, &mut [(&mut text, tokens.len())]).remove(0)
 }
 
-pub(crate) fn decoder(path: &Path, batch_invariant: bool) -> Decoder {
-    let file = GgufFile::open(path).unwrap();
-    let config = DecoderConfig::from_gguf(&file).unwrap();
-    let mut decoder = Decoder::from_gguf(&file, config, LoadOptions { batch_invariant }).unwrap();
-    decoder.allocate(BLOCKS, CacheType::F32).unwrap();
-    decoder
+/// The model of a file or folder.
+pub(crate) fn decoder(path: &Path, batch_invariant: bool) -> Box<dyn Model> {
+    let source = Source::Files(path.to_owned());
+    let mut model = engine::load(&source, LoadOptions { batch_invariant })
+        .unwrap()
+        .model;
+    model.allocate(BLOCKS, CacheType::F32).unwrap();
+    model
 }
 
 /// Writes the model to a file of its own.
@@ -79,4 +81,11 @@ pub(crate) fn written(tiny: &TinyModel) -> tempfile::TempPath {
     let path = tempfile::NamedTempFile::new().unwrap().into_temp_path();
     tiny.write(&path).unwrap();
     path
+}
+
+/// Writes the model to a folder of its own, in so many shards.
+pub(crate) fn folder(tiny: &TinyModel, shards: usize) -> TempDir {
+    let folder = TempDir::new().unwrap();
+    tiny.write_folder(folder.path(), shards).unwrap();
+    folder
 }
