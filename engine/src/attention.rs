@@ -55,7 +55,9 @@ impl Attention<'_> {
                 cache: self.cache,
                 layer: self.layer,
                 kv_head,
-                first: self.window.map_or(0, |window| (position + 1).saturating_sub(window)),
+                first: self
+                    .window
+                    .map_or(0, |window| (position + 1).saturating_sub(window)),
                 len: position + 1,
                 scale: self.scale,
             };

@@ -127,7 +127,11 @@ fn gemma_metadata_is_understood() {
     let shown = |ids: &[u32]| tokenizer.decode(ids, true).unwrap();
     assert_eq!(shown(&[2, 106]), "", "control tokens are special");
     assert_eq!(shown(&[138, 26016]), "  leading");
-    assert_eq!(shown(&[238 + 0xc3, 238 + 0xa9]), "\u{e9}", "bytes make text");
+    assert_eq!(
+        shown(&[238 + 0xc3, 238 + 0xa9]),
+        "\u{e9}",
+        "bytes make text"
+    );
 }
 
 #[test]

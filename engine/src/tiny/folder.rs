@@ -19,9 +19,8 @@ pub(super) fn write(
     shards: usize,
 ) -> std::io::Result<()> {
     let dtype = dtype(model.dtype)?;
-    let document = |name: &str, value: &Value| {
-        fs::write(folder.join(name), serde_json::to_vec_pretty(value)?)
-    };
+    let document =
+        |name: &str, value: &Value| fs::write(folder.join(name), serde_json::to_vec_pretty(value)?);
     document("config.json", &config(model, sizes, tokens))?;
     document("generation_config.json", &tokens.generation_config())?;
     document("tokenizer.json", &tokens.tokenizer_json())?;

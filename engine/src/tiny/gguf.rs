@@ -20,7 +20,9 @@ pub(super) fn write(
     metadata.extend(tokens.metadata(model.family));
     let mut weights = model.weights(sizes, tokens);
     weights.extend(divisors(model, sizes));
-    let tensors = weights.into_iter().map(|weight| tensor(weight, model.dtype));
+    let tensors = weights
+        .into_iter()
+        .map(|weight| tensor(weight, model.dtype));
     let tensors: Vec<_> = tensors.collect::<Result<_>>().map_err(Error::other)?;
     let mut file = BufWriter::new(File::create(path)?);
     gguf_file::write(

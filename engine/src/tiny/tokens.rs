@@ -133,8 +133,14 @@ impl TokenList {
             .enumerate()
             .map(|(id, token)| (token.clone(), id.into()))
             .collect();
-        let added: Vec<_> = self.control.clone().map(|id| self.added_token(id)).collect();
-        let merges = MERGES.map(|(left, right)| format!("{left} {right}")).to_vec();
+        let added: Vec<_> = self
+            .control
+            .clone()
+            .map(|id| self.added_token(id))
+            .collect();
+        let merges = MERGES
+            .map(|(left, right)| format!("{left} {right}"))
+            .to_vec();
         json!({
             "version": "1.0",
             "truncation": null,

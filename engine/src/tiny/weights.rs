@@ -57,10 +57,7 @@ impl<'a> Weights<'a> {
     /// All tensors.
     pub(super) fn tensors(&self) -> Vec<Weight> {
         let hidden = self.sizes.hidden;
-        let mut tensors = vec![
-            self.embedding(),
-            self.norm(Role::OutputNorm, hidden, -1.0),
-        ];
+        let mut tensors = vec![self.embedding(), self.norm(Role::OutputNorm, hidden, -1.0)];
         if !self.model.tied {
             tensors.push(self.output());
         }

@@ -15,6 +15,8 @@ const GENERATION_CONFIG: &str = "generation_config.json";
 const TEMPLATE: &str = "chat_template.jinja";
 const MAX_TEMPLATE: u64 = 4 << 20;
 const MAX_TOKENS: usize = 1 << 24;
+/// Ids without a token: each takes a place in memory and none in the file.
+const MAX_GAPS: usize = 1 << 16;
 
 /// The vocabulary of `folder`.
 pub(super) fn vocabulary(folder: &Folder) -> Result<Vocabulary, LoadError> {
@@ -50,7 +52,9 @@ impl Tokens {
     /// for which the embedding has none of its `rows`.
     fn read(folder: &Folder, rows: usize) -> Result<Self, LoadError> {
         let path = folder.path().join(TOKENIZER);
-        let json = without_rows(Json::read(&path)?, rows).to_string().into_bytes();
+        let json = without_rows(Json::read(&path)?, rows)
+            .to_string()
+            .into_bytes();
         let invalid = |detail: String| LoadError::Invalid {
             path: path.clone(),
             detail,
@@ -76,12 +80,13 @@ impl Tokens {
             let encoding = self.tokenizer.encode("a", special);
             encoding.map(|encoding| encoding.get_ids().to_vec())
         };
-        let (with, without) = ids(true)
-            .and_then(|with| Ok((with, ids(false)?)))
-            .map_err(|error| LoadError::Invalid {
-                path: self.path.clone(),
-                detail: format!("it cannot encode: {error:.200}"),
-            })?;
+        let (with, without) =
+            ids(true)
+                .and_then(|with| Ok((with, ids(false)?)))
+                .map_err(|error| LoadError::Invalid {
+                    path: self.path.clone(),
+                    detail: format!("it cannot encode: {error:.200}"),
+                })?;
         let first = with.first().copied();
         Ok(first.filter(|_| first != without.first().copied()))
     }
@@ -108,6 +113,12 @@ fn table(tokenizer: &Tokenizer, rows: usize) -> Result<Vec<(String, bool)>, Stri
     if last as usize >= rows {
         return Err(format!(
             "model.vocab: token {last} has no row, vocab_size in config.json is {rows}"
+        ));
+    }
+    let gaps = last as usize + 1 - by_id.len();
+    if gaps > MAX_GAPS {
+        return Err(format!(
+            "model.vocab: {gaps} ids below {last} have no token, the most is {MAX_GAPS}"
         ));
     }
     let special: HashSet<TokenId> = tokenizer
@@ -152,12 +163,13 @@ fn ids_of(config: &Json, key: &str, tokens: &Tokens) -> Result<Vec<TokenId>, Loa
     };
     let id = |value: &Value| {
         let id = value.as_u64().and_then(|id| TokenId::try_from(id).ok());
-        id.filter(|&id| (id as usize) < tokens.table.len()).ok_or_else(|| {
-            config.invalid(format!(
-                "{key} is {value:.40}, the tokenizer has {} tokens",
-                tokens.table.len()
-            ))
-        })
+        id.filter(|&id| (id as usize) < tokens.table.len())
+            .ok_or_else(|| {
+                config.invalid(format!(
+                    "{key} is {value:.40}, the tokenizer has {} tokens",
+                    tokens.table.len()
+                ))
+            })
     };
     values.iter().map(id).collect()
 }

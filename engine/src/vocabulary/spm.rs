@@ -14,10 +14,10 @@ use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
 use tokenizers::decoders::strip::Strip;
 use tokenizers::models::bpe::BPE;
+use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::normalizers::prepend::Prepend;
 use tokenizers::normalizers::replace::Replace;
 use tokenizers::normalizers::utils::Sequence as Normalizers;
-use tokenizers::normalizers::NormalizerWrapper;
 use tokenizers::{AddedToken, Tokenizer};
 
 const SCORES: &str = "tokenizer.ggml.scores";

@@ -89,7 +89,10 @@ fn long_contexts_are_what_another_implementation_makes_of_them() {
             for (&position, expected) in case.positions.iter().zip(&case.logits) {
                 let distance = distance(&logits[position], expected);
                 println!("{name} {position} in pieces of {piece}: {distance:.1e}");
-                assert!(distance < TOLERANCE, "{name}: {distance:e} after {position}");
+                assert!(
+                    distance < TOLERANCE,
+                    "{name}: {distance:e} after {position}"
+                );
             }
         }
     }

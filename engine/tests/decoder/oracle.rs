@@ -8,8 +8,8 @@
 
 use crate::stock::{DECODED, Decoded, Stock, best};
 use crate::support::{Text, decoder, folder, pool, step, written};
-use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
 use candle_core::Device;
+use candle_core::quantized::{GgmlDType, QTensor, gguf_file};
 use engine::gguf::GgufFile;
 use engine::tiny::TinyModel;
 use engine::{Family, Model, RopeScaling, Vocabulary};
@@ -218,12 +218,7 @@ fn gemma_with_float_weights_decodes_exactly_as_the_stock_model_does() {
     compare(&dequantised(&path), Family::Gemma3, &prompts(&path), 1e-3);
 }
 
-const FAMILIES: [Family; 4] = [
-    Family::Llama,
-    Family::Qwen2,
-    Family::Qwen3,
-    Family::Gemma3,
-];
+const FAMILIES: [Family; 4] = [Family::Llama, Family::Qwen2, Family::Qwen3, Family::Gemma3];
 
 /// Of the family's size: Gemma has a layer that sees everything among those that do not, and one
 /// key head, because the stock model can have no more.
@@ -306,7 +301,12 @@ fn the_rotation_of_llama_3_is_the_stock_models() {
         rope: RopeScaling::None,
         ..stretched
     };
-    let logits = follow(&mut *decoder(&written(&plain), true), &prompts, &expected, 64);
+    let logits = follow(
+        &mut *decoder(&written(&plain), true),
+        &prompts,
+        &expected,
+        64,
+    );
     let distance = distance(&logits[1][0], &expected[1].logits[0]);
     assert!(distance > 0.1, "the rotation matters: {distance}");
 }

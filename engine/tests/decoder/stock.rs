@@ -155,7 +155,9 @@ fn model_type(folder: &Path) -> String {
 
 /// The tensors of all shards.
 fn safetensors(folder: &Path) -> HashMap<String, Tensor> {
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     files
         .filter(|path| path.extension().is_some_and(|end| end == "safetensors"))
         .flat_map(|path| candle_core::safetensors::load(path, &Device::Cpu).unwrap())
