@@ -22,8 +22,9 @@ const NUMBERS: [u64; 14] = [
 ];
 
 /// What JSON readers are fed.
-const SNIPPETS: [&str; 16] = [
+const SNIPPETS: [&str; 17] = [
     "-1",
+    "15999999",
     "1e999",
     "1e-999",
     "18446744073709551616",

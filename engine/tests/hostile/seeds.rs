@@ -6,7 +6,7 @@ use super::bodies::{CONFIG, SAFETENSORS};
 pub(crate) fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "gguf_header" | "gguf_vocabulary" => vec![gguf("llama", "gpt2"), gguf("gemma3", "llama")],
-        "safetensors_header" => vec![SAFETENSORS.into(), safetensors().into_bytes()],
+        "safetensors_header" => vec![SAFETENSORS.into(), safetensors()],
         "config_json" => vec![CONFIG.into(), GEMMA.into(), ROPE.into()],
         "tokenizer_json" => vec![BPE.into(), UNIGRAM.into()],
         other => panic!("no seeds for {other}"),
@@ -137,13 +137,13 @@ fn string(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend(text.as_bytes());
 }
 
-fn safetensors() -> String {
+fn safetensors() -> Vec<u8> {
     let header = r#"{"__metadata__":{"format":"pt"},"x":{"dtype":"BF16","shape":[2,3],"data_offsets":[0,12]},
 "y":{"dtype":"F16","shape":[],"data_offsets":[12,14]}}"#;
-    let length = header.len();
-    assert!(length < 128, "one byte of the length is enough");
-    let first = char::from(length as u8);
-    format!("{first}\0\0\0\0\0\0\0{header}{}", "\u{1}".repeat(14))
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend([1; 14]);
+    bytes
 }
 
 const GEMMA: &str = r#"{"model_type":"gemma3_text","hidden_size":8,"intermediate_size":16,"num_attention_heads":2,
@@ -160,7 +160,7 @@ const BPE: &str = r#"{"version":"1.0","added_tokens":[{"id":4,"content":"<|im_en
 "rstrip":false,"normalized":false,"special":true}],"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence",
 "pretokenizers":[{"type":"Split","pattern":{"Regex":"\\p{N}| ?\\p{L}+"},"behavior":"Isolated","invert":false},
 {"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}]},"post_processor":null,
-"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"aba":3},"merges":[["a","b"],["ab","a"]]}}"#;
+"decoder":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false},"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2,"aba":3},"merges":[["a","b"],["ab","a"]]}}"#;
 
 const UNIGRAM: &str = r#"{"added_tokens":[],"normalizer":null,"pre_tokenizer":{"type":"Metaspace","replacement":"▁",
 "prepend_scheme":"always"},"post_processor":null,"decoder":null,"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0],
