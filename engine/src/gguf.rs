@@ -6,6 +6,7 @@
 //!
 //! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, versions 2 and 3.
 
+mod dtype;
 mod header;
 
 use crate::{LoadError, mapped::map};
