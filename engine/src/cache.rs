@@ -11,15 +11,18 @@
 //! needed. What the numbers mean, and which token comes next, is the model's business.
 
 mod books;
+mod encoding;
 mod layout;
 mod lease;
 mod pool;
 mod storage;
+#[cfg(test)]
+mod tests;
 
 pub use layout::{CacheType, KvLayout};
 pub use lease::{BlockCopy, Lease};
 pub use pool::{Pool, Usage};
-pub(crate) use storage::Storage;
+pub(crate) use storage::{Decoded, Storage};
 
 use speculation::TokenId;
 

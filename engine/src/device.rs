@@ -11,6 +11,8 @@
 mod attention;
 mod backend;
 mod dtype;
+#[cfg(feature = "flash-attn")]
+mod flash;
 mod footprint;
 mod matrix;
 mod memory;

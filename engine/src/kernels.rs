@@ -73,56 +73,6 @@ pub(crate) fn dot<const FUSED: bool>(a: &[f32], b: &[f32]) -> f32 {
     sum_of(sums) + rest
 }
 
-/// The products of a row with `N` others, which lie side by side as columns: `[row.len()][N]`.
-#[inline(always)]
-pub(crate) fn dot_columns<const FUSED: bool, const N: usize>(
-    row: &[f32],
-    columns: &[f32],
-) -> [f32; N] {
-    // Two sums per column, because one addition takes longer than loading what comes next.
-    let (mut even, mut odd) = ([0.0; N], [0.0; N]);
-    let (pairs, rest) = row.as_chunks::<2>();
-    let (column_pairs, column_rest) = columns.as_chunks::<N>().0.as_chunks::<2>();
-    for ([a, b], [a_column, b_column]) in pairs.iter().zip(column_pairs) {
-        for lane in 0..N {
-            even[lane] = mul_add::<FUSED>(*a, a_column[lane], even[lane]);
-        }
-        for lane in 0..N {
-            odd[lane] = mul_add::<FUSED>(*b, b_column[lane], odd[lane]);
-        }
-    }
-    for (a, column) in rest.iter().zip(column_rest) {
-        for lane in 0..N {
-            even[lane] = mul_add::<FUSED>(*a, column[lane], even[lane]);
-        }
-    }
-    std::array::from_fn(|lane| even[lane] + odd[lane])
-}
-
-/// `sum ← sum + Σ factors[i] · rows[i]`, over four rows that lie one after the other.
-#[inline(always)]
-pub(crate) fn add_scaled_quad<const FUSED: bool>(sum: &mut [f32], factors: [f32; 4], rows: &[f32]) {
-    let [r0, r1, r2, r3] = split_quad(rows, sum.len());
-    for ((((sum, r0), r1), r2), r3) in sum.iter_mut().zip(r0).zip(r1).zip(r2).zip(r3) {
-        for (factor, row) in factors.into_iter().zip([r0, r1, r2, r3]) {
-            *sum = mul_add::<FUSED>(factor, *row, *sum);
-        }
-    }
-}
-
-#[inline(always)]
-fn split_quad(rows: &[f32], len: usize) -> [&[f32]; 4] {
-    std::array::from_fn(|i| &rows[i * len..][..len])
-}
-
-/// `sum ← sum + factor · row`.
-#[inline(always)]
-pub(crate) fn add_scaled<const FUSED: bool>(sum: &mut [f32], factor: f32, row: &[f32]) {
-    for (sum, &value) in sum.iter_mut().zip(row) {
-        *sum = mul_add::<FUSED>(factor, value, *sum);
-    }
-}
-
 /// `e^x` to within two units in the last place; arguments are clamped to where the result is a
 /// normal number. Branch-free, so that loops over it use wide registers.
 ///
@@ -223,23 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_and_quads_take_every_element_at_any_length() {
-        for len in 0..40 {
-            let row: Vec<f32> = (0..len).map(|i| i as f32 - 7.0).collect();
-            let columns: Vec<f32> = (0..len * 8).map(|i| (i % 13) as f32).collect();
-            let products = dot_columns::<true, 8>(&row, &columns);
-            for (lane, product) in products.into_iter().enumerate() {
-                let column = columns.iter().skip(lane).step_by(8);
-                let expected: f32 = row.iter().zip(column).map(|(a, b)| a * b).sum();
-                assert_eq!(product, expected, "column {lane} of {len}");
-            }
-            let mut sum = row.clone();
-            add_scaled_quad::<true>(&mut sum, [1.0, 2.0, 3.0, 4.0], &columns[..len * 4]);
-            for (i, sum) in sum.into_iter().enumerate() {
-                let part = |quad: usize| (quad + 1) as f32 * columns[quad * len + i];
-                assert_eq!(sum, row[i] + (0..4).map(part).sum::<f32>(), "{i} of {len}");
-            }
-        }
+    fn the_largest_lane_is_found() {
         assert_eq!(max_of([3.0, -1.0, 7.0, 2.0]), 7.0);
     }
 

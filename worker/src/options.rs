@@ -10,8 +10,9 @@ use std::num::NonZeroUsize;
 /// Which model to serve, and with how much of the machine.
 #[derive(Debug, Clone, Args)]
 pub struct ModelOptions {
-    /// The model: a GGUF file, the name of a preset or of a known model, `hf:owner/repo[/file][@revision]`, or
-    /// `synthetic[:description]` for the built-in toy model. A known model is fetched first where it is absent.
+    /// The model: a GGUF file, a folder of safetensors with config.json and tokenizer.json, the name of a preset or
+    /// of a known model, `hf:owner/repo[/file][@revision]` for a GGUF file, or `synthetic[:description]` for the
+    /// built-in toy model. A known model is fetched first where it is absent.
     #[arg(long, env = "SPECDEC_MODEL", value_name = "MODEL")]
     pub model: String,
 
@@ -150,5 +151,64 @@ impl ModelOptions {
             // SAFETY: no other thread exists yet that could read the environment meanwhile.
             unsafe { std::env::set_var(name, threads.to_string()) };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Program {
+        #[command(flatten)]
+        model: ModelOptions,
+    }
+
+    fn options(flags: &[&str]) -> ModelOptions {
+        let args = [&["program", "--model", "synthetic"], flags].concat();
+        Program::try_parse_from(args).unwrap().model
+    }
+
+    #[test]
+    fn the_cpu_is_batch_invariant_unless_told_otherwise_and_a_gpu_never() {
+        let (cpu, gpu) = (Device::cpu(), Device::candle_cpu());
+        let on = |flags: &[&str], device: &Device| options(flags).batch_invariant_on(device);
+        assert!(on(&[], &cpu).unwrap());
+        assert!(!on(&["--batch-invariant=false"], &cpu).unwrap());
+        assert!(!on(&[], &gpu).unwrap());
+        assert!(!on(&["--batch-invariant=false"], &gpu).unwrap());
+        for flag in ["--batch-invariant", "--batch-invariant=true"] {
+            assert!(on(&[flag], &cpu).unwrap());
+            let refusal = on(&[flag], &gpu).unwrap_err().to_string();
+            assert!(refusal.starts_with("--batch-invariant"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_a_device_cannot_hold_is_refused_by_flag() {
+        let (cpu, gpu) = (Device::cpu(), Device::candle_cpu());
+        let refusal = |flags: &[&str], device: &Device| {
+            options(flags)
+                .batch_invariant_on(device)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refusal(&["--dtype", "f16"], &cpu).starts_with("--dtype"));
+        assert!(
+            options(&["--dtype", "f16"])
+                .batch_invariant_on(&gpu)
+                .is_ok()
+        );
+        assert!(refusal(&["--cache-type", "q8"], &gpu).starts_with("--cache-type"));
+        assert!(
+            options(&["--cache-type", "q8"])
+                .batch_invariant_on(&cpu)
+                .is_ok()
+        );
+        let early = options(&["--dtype", "bf16"])
+            .validate(Role::Target)
+            .unwrap_err();
+        assert!(early.to_string().starts_with("--dtype"), "{early}");
     }
 }

@@ -62,6 +62,10 @@ impl Heads {
         storage: &Storage,
     ) -> Result<Tensor> {
         let sight = group.sight(self.window)?;
+        #[cfg(feature = "flash-attn")]
+        if self.suit_flash(storage) {
+            return self.attend_flash(queries, layer, (group, sight), storage);
+        }
         let by_input = |all: Tensor| {
             all.to_dtype(DType::F32)?.reshape((
                 self.kv_heads,

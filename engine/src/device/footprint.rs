@@ -69,10 +69,10 @@ impl Footprint {
             .saturating_mul(F32)
     }
 
-    /// Bytes that a step gathers at most of a cache of so many bytes.
-    pub fn gathered_bytes(&self, cache: u64) -> u64 {
-        let tokens = (cache / self.block_bytes().max(1)).saturating_mul(BLOCK_TOKENS as u64);
-        tokens.saturating_mul(self.gathered)
+    /// The share of the cache's size that a step which attends to all of it gathers beside.
+    pub fn gathered_share(&self) -> f64 {
+        let token = self.block_bytes() as f64 / BLOCK_TOKENS as f64;
+        self.gathered as f64 / token
     }
 
     /// Bytes of cache that `sequences` of the longest kind take.

@@ -15,6 +15,9 @@ pub(super) struct Sight {
     /// Which slots hold tokens of the input, 1 or 0: `[inputs, keys, 1]`. Those behind its end hold
     /// whatever their block held before.
     pub(super) held: Tensor,
+    /// The same without padding.
+    #[cfg(feature = "flash-attn")]
+    pub(super) packed: super::flash::Packed,
 }
 
 impl Sight {
@@ -50,6 +53,11 @@ impl Sight {
             }
         }
         Ok(Self {
+            #[cfg(feature = "flash-attn")]
+            packed: {
+                let inputs = spans.iter().map(|span| (span.blocks, span.place.end() - span.first));
+                super::flash::Packed::new(inputs, rows, device)?
+            },
             table: Tensor::new(table, device)?,
             keys,
             attended: Tensor::from_vec(attended, (spans.len(), 1, rows, keys), device)?,

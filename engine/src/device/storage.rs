@@ -53,7 +53,7 @@ impl Storage {
         &self.layout
     }
 
-    fn dtype(&self) -> DType {
+    pub(super) fn dtype(&self) -> DType {
         self.layers
             .first()
             .map_or(DType::F32, |layer| layer.keys.dtype())
@@ -97,6 +97,19 @@ impl Storage {
                 .reshape((kv_heads, (), head_dim))
         };
         Ok((gather(keys)?, gather(values)?))
+    }
+
+    /// One layer's keys and values in `slots`: `[slots, kv_heads, head_dim]`.
+    #[cfg(feature = "flash-attn")]
+    pub(super) fn gather_tokens(&self, layer: usize, slots: &Tensor) -> Result<(Tensor, Tensor)> {
+        let KeysValues { keys, values } = &self.layers[layer];
+        let gather = |all: &Tensor| all.index_select(slots, 1)?.transpose(0, 1);
+        Ok((gather(keys)?, gather(values)?))
+    }
+
+    #[cfg(feature = "flash-attn")]
+    pub(super) fn is_on_cuda(&self) -> bool {
+        self.layers.first().is_some_and(|layer| layer.keys.device().is_cuda())
     }
 
     /// Copies block `from` to block `to` in all layers.

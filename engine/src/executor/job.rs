@@ -289,6 +289,8 @@ impl Job {
             self.held.truncate(self.work.keep);
             self.publish();
         }
+        // What decoding that ended early has reserved and not used.
+        self.held.lease.truncate(self.held.lease.len());
         // A caller that has gone meanwhile knows no more than that its `keep` tokens are held.
         let _ = self.reply.send(outcome.map(|()| self.reader));
         self.held

@@ -257,7 +257,7 @@ impl Sequence {
     /// each of the last `rows` of them, in order. With `rows` 0 it only prefills. Returns the reader.
     ///
     /// # Errors
-    /// Any [`EngineError`]. The cache then holds `keep` tokens or fewer, or what it held before
+    /// Any [`EngineError`]. The sequence then holds `keep` tokens or fewer, or what it held before
     /// where the call made no sense; ask [`cached_len`](Self::cached_len).
     pub async fn read<R: Reader>(
         &mut self,

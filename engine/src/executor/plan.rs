@@ -50,6 +50,31 @@ mod tests {
         assert_eq!(plan(&[20, 20, 20, 1000], 32), [20, 4, 0, 8]);
     }
 
+    /// Verification of eight sequences while prompts of 4096 tokens come in without end.
+    #[test]
+    fn long_prompts_never_hold_up_verification_and_never_wait_for_its_end() {
+        const BUDGET: usize = 64;
+        let mut due = vec![5; 8];
+        due.extend([4096; 3]);
+        for _ in 0..300 {
+            let rows = plan(&due, BUDGET);
+            assert_eq!(
+                rows[..8],
+                [5; 8],
+                "each verification is served in each step"
+            );
+            assert!(
+                rows.iter().sum::<usize>() <= BUDGET,
+                "which is no longer than that"
+            );
+            assert!(rows[8] >= BUDGET / 4, "the first prompt comes to its end");
+            due[8] -= rows[8];
+            if due[8] <= SHORT_ROWS {
+                due[8] = 4096;
+            }
+        }
+    }
+
     #[test]
     fn a_step_is_never_larger_than_its_budget_and_never_smaller_than_need_be() {
         for budget in 1..150 {

@@ -4,6 +4,7 @@
     reason = "a helper's failure is the test's failure"
 )]
 
+mod cache_types;
 mod fixtures;
 mod invariance;
 mod oracle;

@@ -6,7 +6,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// Blocks of 32 tokens in each model's cache.
-const BLOCKS: usize = 128;
+pub(crate) const BLOCKS: usize = 128;
 
 /// A sequence in a model: its tokens, and how many of them its cache holds.
 pub(crate) struct Text {
