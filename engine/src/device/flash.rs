@@ -34,7 +34,9 @@ impl Packed {
         let (mut slots, mut tokens, mut firsts) = (Vec::new(), vec![0], vec![0]);
         let mut longest = 0;
         for (blocks, held) in inputs {
-            let block = |&block: &u32| (0..BLOCK_TOKENS as u32).map(move |slot| block * BLOCK_TOKENS as u32 + slot);
+            let block = |&block: &u32| {
+                (0..BLOCK_TOKENS as u32).map(move |slot| block * BLOCK_TOKENS as u32 + slot)
+            };
             slots.extend(blocks.iter().flat_map(block).take(held));
             tokens.push(number(slots.len()));
             firsts.push(number(rows * firsts.len()));
@@ -66,9 +68,10 @@ impl Heads {
     ) -> Result<Tensor> {
         let packed = &sight.packed;
         let (keys, values) = storage.gather_tokens(layer, &packed.slots)?;
-        let queries = queries
-            .to_dtype(storage.dtype())?
-            .reshape(((), self.heads, self.head_dim))?;
+        let queries =
+            queries
+                .to_dtype(storage.dtype())?
+                .reshape(((), self.heads, self.head_dim))?;
         let out = flash_attn_varlen_windowed(
             &queries,
             &keys,
@@ -81,6 +84,7 @@ impl Heads {
             self.window.map(|window| window - 1),
             Some(0),
         )?;
-        out.reshape(((), self.heads * self.head_dim))?.to_dtype(DType::F32)
+        out.reshape(((), self.heads * self.head_dim))?
+            .to_dtype(DType::F32)
     }
 }

@@ -55,7 +55,9 @@ impl Sight {
         Ok(Self {
             #[cfg(feature = "flash-attn")]
             packed: {
-                let inputs = spans.iter().map(|span| (span.blocks, span.place.end() - span.first));
+                let inputs = spans
+                    .iter()
+                    .map(|span| (span.blocks, span.place.end() - span.first));
                 super::flash::Packed::new(inputs, rows, device)?
             },
             table: Tensor::new(table, device)?,

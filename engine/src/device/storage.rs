@@ -109,7 +109,9 @@ impl Storage {
 
     #[cfg(feature = "flash-attn")]
     pub(super) fn is_on_cuda(&self) -> bool {
-        self.layers.first().is_some_and(|layer| layer.keys.device().is_cuda())
+        self.layers
+            .first()
+            .is_some_and(|layer| layer.keys.device().is_cuda())
     }
 
     /// Copies block `from` to block `to` in all layers.
