@@ -36,6 +36,8 @@ fn main() {
         ("sure", rows(2.2, 24.0, 1.0)),
         ("open", rows(2.6, 13.0, 1.0)),
         ("32k of it", rows(2.6, 13.0, 0.21)),
+        ("first 32k", first(32_768)),
+        ("32k alone", alone(32_768)),
         ("5 ids", rows(2.6, 13.0, 5.0 / IDS as f64)),
     ];
     let mut cases = cases();
@@ -150,7 +152,7 @@ fn cases() -> Vec<Case> {
         .map(|(name, read)| Case {
             name,
             read,
-            best: vec![f64::INFINITY; 4],
+            best: vec![f64::INFINITY; 6],
         })
         .collect()
 }
@@ -224,6 +226,22 @@ fn rows(deviation: f32, lead: f32, share: f64) -> Vec<Vec<f32>> {
             row
         })
         .collect()
+}
+
+/// Open rows of which the ids from `count` on are impossible, as a restricted vocabulary leaves them.
+fn first(count: usize) -> Vec<Vec<f32>> {
+    let mut rows = rows(2.6, 13.0, 1.0);
+    for row in &mut rows {
+        row[count..].fill(f32::NEG_INFINITY);
+    }
+    rows
+}
+
+/// Open rows of `count` ids and no more.
+fn alone(count: usize) -> Vec<Vec<f32>> {
+    let mut rows = rows(2.6, 13.0, 1.0);
+    rows.iter_mut().for_each(|row| row.truncate(count));
+    rows
 }
 
 /// Uniform numbers by xorshift.

@@ -53,7 +53,7 @@ impl Default for AdjustmentOptions {
 }
 
 /// Adjustments that are known to be valid.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Adjustments {
     options: AdjustmentOptions,
     /// The allowed ids, ascending.

@@ -8,8 +8,8 @@ use speculation::TokenId;
 ///
 /// What leaves the model is a row over the whole vocabulary all the same, with minus infinity for
 /// the other ids: an id then is its place everywhere, and no rule, constraint or noise need know of
-/// the restriction. Measured: filling in a row of 151,936 takes some 40 µs, and sampling passes over
-/// impossible ids by the block.
+/// the restriction. Sampling passes over impossible ids by the block. For 32,768 of 151,936 ids that
+/// costs some 35 µs to fill in and 65 to sample more than rows of the kept ids alone would.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OutputIds {
     ids: Vec<TokenId>,

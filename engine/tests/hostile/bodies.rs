@@ -12,10 +12,10 @@ use std::path::PathBuf;
 use std::{env, fs, process};
 
 /// What a body may take beside what is in proportion to the bytes: patterns that tokenizers compile,
-/// and the largest arrays of tiny elements.
-const FLAT: usize = 48 << 20;
+/// and ids that no token has.
+const FLAT: usize = 4 << 20;
 /// How many bytes a body may take for each that it is given.
-const PER_BYTE: usize = 400;
+const PER_BYTE: usize = 100;
 /// An error shows no more than so many bytes of what it refuses.
 const MAX_ERROR: usize = 4096;
 
@@ -33,15 +33,15 @@ pub const BODIES: [(&str, Body); 5] = [
 
 /// The header of a GGUF file.
 pub fn gguf_header(bytes: &[u8]) {
-    let path = scratch("gguf-header").join("hostile.gguf");
-    fs::write(&path, bytes).expect("a file can be written");
+    let scratch = scratch("gguf-header");
+    let path = scratch.write("hostile.gguf", bytes);
     within(bytes, || refused(GgufFile::open(&path)));
 }
 
 /// All of a GGUF file that is read before its tensors.
 pub fn gguf_vocabulary(bytes: &[u8]) {
-    let path = scratch("gguf-vocabulary").join("hostile.gguf");
-    fs::write(&path, bytes).expect("a file can be written");
+    let scratch = scratch("gguf-vocabulary");
+    let path = scratch.write("hostile.gguf", bytes);
     within(bytes, || {
         let Ok(file) = GgufFile::open(&path) else {
             return;
@@ -76,14 +76,14 @@ pub fn tokenizer_json(bytes: &[u8]) {
 
 /// Opens a folder in which only `name` is hostile.
 fn folder(place: &str, name: &str, bytes: &[u8], read: impl FnOnce(&Checkpoint)) {
-    let folder = scratch(place);
+    let scratch = scratch(place);
     for (sound, content) in [("config.json", CONFIG), ("model.safetensors", SAFETENSORS)] {
         if sound != name {
-            fs::write(folder.join(sound), content).expect("a file can be written");
+            scratch.write(sound, content.as_bytes());
         }
     }
-    fs::write(folder.join(name), bytes).expect("a file can be written");
-    within(bytes, || match Checkpoint::open(&folder) {
+    scratch.write(name, bytes);
+    within(bytes, || match Checkpoint::open(&scratch.0) {
         Ok(checkpoint) => read(&checkpoint),
         refusal => refused(refusal),
     });
@@ -99,10 +99,28 @@ pub const CONFIG: &str = r#"{"model_type":"llama","architectures":["LlamaForCaus
 pub const SAFETENSORS: &str =
     "\x37\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}} \0\0\0\0";
 
-fn scratch(place: &str) -> PathBuf {
+/// A folder for one call.
+struct Scratch(PathBuf);
+
+fn scratch(place: &str) -> Scratch {
     let folder = env::temp_dir().join(format!("specdec-hostile-{}-{place}", process::id()));
     fs::create_dir_all(&folder).expect("a folder can be made");
-    folder
+    Scratch(folder)
+}
+
+impl Scratch {
+    fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).expect("a file can be written");
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left over is in the folder for such things.
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Runs `read`, which must not take more memory than `bytes` entitle it to.

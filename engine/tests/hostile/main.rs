@@ -135,6 +135,17 @@ fn arrays_take_memory_in_proportion_to_the_file() {
     }
 }
 
+/// A token far behind all others would make a table of them all.
+#[test]
+fn ids_without_tokens_take_no_memory() {
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for seed in seeds::seeds("tokenizer_json") {
+        let text = String::from_utf8(seed).expect("text");
+        bodies::tokenizer_json(text.replace("\"b\":1", "\"b\":15999999").as_bytes());
+        bodies::tokenizer_json(text.replace("\"id\":4", "\"id\":15999999").as_bytes());
+    }
+}
+
 /// Otherwise the changes would be to files that are refused at their first byte.
 #[test]
 fn the_seeds_are_sound() {

@@ -1,5 +1,5 @@
-//! What is done with the bytes of a message that nobody vouches for. The plain tests and the fuzzer
-//! share this file; docs/fuzzing.md says how.
+//! What is done with the bytes of a message that nobody vouches for. docs/fuzzing.md tells of its
+//! like.
 
 use prost::Message as _;
 use proto::v1;
