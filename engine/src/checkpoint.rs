@@ -56,6 +56,14 @@ impl Checkpoint {
         }
     }
 
+    /// Bytes of the files that hold the tensors.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        match self {
+            Self::Gguf(file) => file.size_bytes(),
+            Self::Folder(folder) => folder.size_bytes(),
+        }
+    }
+
     /// What the files call the tensor.
     pub(crate) fn name(&self, role: Role) -> String {
         match self {

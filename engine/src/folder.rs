@@ -55,6 +55,11 @@ impl Folder {
         &self.path
     }
 
+    /// Bytes of the shards.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.shards.iter().map(SafetensorsFile::size_bytes).sum()
+    }
+
     /// The family that `config.json` names.
     pub(crate) fn family(&self) -> Family {
         self.family

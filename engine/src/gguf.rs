@@ -6,6 +6,7 @@
 //!
 //! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, versions 2 and 3.
 
+mod dtype;
 mod header;
 
 use crate::{LoadError, mapped::map};
@@ -122,6 +123,12 @@ impl GgufFile {
         Some(&self.header.tensors.get(name)?.shape)
     }
 
+    /// Names of all tensors, and the bytes that each takes.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, usize)> {
+        let places = self.header.tensors.iter();
+        places.map(|(name, place)| (name.as_str(), place.bytes.len()))
+    }
+
     /// The name of a tensor's type, where the file has the tensor.
     pub(crate) fn tensor_type(&self, name: &str) -> Option<String> {
         Some(format!("{:?}", self.header.tensors.get(name)?.dtype))
@@ -163,6 +170,11 @@ impl GgufFile {
             .dequantize(&Device::Cpu)
             .and_then(|tensor| tensor.to_vec1())
             .map_err(|error| self.invalid(format!("tensor {name}: {error}")))
+    }
+
+    /// Bytes of the file.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.bytes.len() as u64
     }
 
     /// A [`LoadError::Invalid`] about this file.

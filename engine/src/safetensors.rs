@@ -72,6 +72,11 @@ impl SafetensorsFile {
         &self.path
     }
 
+    /// Bytes of the file.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.header.names()
     }

@@ -180,7 +180,12 @@ fn every_id_decodes_to_what_it_encodes() {
             }
             let again = encode(&tokenizer, &text);
             let decoded = tokenizer.decode(&again, false).unwrap();
-            assert_eq!(decoded, normalised(&tokenizer, &text), "{name}: {id}");
+            let mut expected = normalised(&tokenizer, &text);
+            if name == GEMMA {
+                // Normal is how pieces are written.
+                expected = expected.replace('\u{2581}', " ");
+            }
+            assert_eq!(decoded, expected, "{name}: {id}");
             encoded += 1;
             alone += usize::from(again == [id]);
         }

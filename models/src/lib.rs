@@ -32,7 +32,7 @@ pub enum Role {
 /// What `--model` names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ModelRef {
-    /// A file.
+    /// A file, or a folder of safetensors.
     Path(PathBuf),
     /// The built-in synthetic model with its description (may be empty).
     Synthetic(String),
@@ -52,9 +52,9 @@ pub enum ModelRef {
 /// Where a worker finds its model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolved {
-    /// A file on this machine, with the name people know it by.
+    /// A file or a folder on this machine, with the name people know it by.
     File {
-        /// The file.
+        /// The file or folder.
         path: PathBuf,
         /// Its name.
         id: String,
@@ -85,7 +85,7 @@ pub fn store_dir() -> PathBuf {
 pub fn check(text: &str, role: Role) -> Result<ModelRef> {
     let model = text.parse()?;
     if let ModelRef::Named(name) = &model
-        && !Path::new(text).is_file()
+        && !is_model(Path::new(text))
     {
         manifest().find(name, role)?;
     }
@@ -95,12 +95,13 @@ pub fn check(text: &str, role: Role) -> Result<ModelRef> {
 /// Finds the model that `text` names for `role`, and fetches it first where it is known and absent.
 /// Blocks.
 ///
-/// A file that exists under exactly this text comes before everything else that it may mean.
+/// A file or a model's folder that exists under exactly this text comes before everything else that
+/// it may mean.
 ///
 /// # Errors
 /// Says what was looked for and where.
 pub fn resolve(text: &str, role: Role, store: &Path) -> Result<Resolved> {
-    if Path::new(text).is_file() {
+    if is_model(Path::new(text)) {
         return Ok(file(PathBuf::from(text)));
     }
     match text.parse()? {
@@ -127,8 +128,20 @@ pub fn resolve(text: &str, role: Role, store: &Path) -> Result<Resolved> {
     }
 }
 
+/// A file, or a folder that says what its model is like. Other folders may bear the name of a model
+/// by chance.
+fn is_model(path: &Path) -> bool {
+    path.is_file() || path.join("config.json").is_file()
+}
+
 fn file(path: PathBuf) -> Resolved {
-    let name = path.file_stem().unwrap_or(path.as_os_str());
+    // Names of folders have versions in them, and no endings.
+    let name = if path.is_dir() {
+        path.file_name()
+    } else {
+        path.file_stem()
+    };
+    let name = name.unwrap_or(path.as_os_str());
     Resolved::File {
         id: name.to_string_lossy().into_owned(),
         path,
@@ -147,6 +160,18 @@ mod tests {
         let found = resolve(path.to_str().unwrap(), Role::Target, store.path()).unwrap();
         let id = "my-model.Q4".to_owned();
         assert_eq!(found, Resolved::File { path, id });
+    }
+
+    #[test]
+    fn a_folder_is_taken_where_it_holds_a_model() {
+        let store = tempfile::tempdir().unwrap();
+        let path = store.path().join("Qwen2.5-0.5B");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("config.json"), "{}").unwrap();
+        let found = resolve(path.to_str().unwrap(), Role::Target, store.path()).unwrap();
+        let id = "Qwen2.5-0.5B".to_owned();
+        assert_eq!(found, Resolved::File { path, id });
+        assert!(!is_model(store.path()), "a folder of folders is no model");
     }
 
     #[test]

@@ -22,6 +22,7 @@ impl Oracle {
     pub fn load(path: &str) -> Result<Self> {
         let options = LoadOptions {
             batch_invariant: true,
+            ..LoadOptions::default()
         };
         let mut loaded = engine::load(&Source::Files(path.into()), options)?;
         let blocks = whole_context(&mut *loaded.model)?;

@@ -6,6 +6,7 @@
 mod description;
 mod fault;
 mod load;
+mod memory;
 mod open;
 mod options;
 mod sequences;
@@ -16,6 +17,6 @@ pub use description::{TokenizerStream, tokenizer_chunks};
 pub use fault::Fault;
 pub use load::{Limits, Served, load_engine};
 pub use open::Opening;
-pub use options::{Device, ModelOptions};
+pub use options::ModelOptions;
 pub use sequences::{Live, Sequences};
 pub use serve::serve;

@@ -1,10 +1,12 @@
 //! From a model's name to an engine that runs.
 
+use crate::memory::{CPU_CACHE, MIB, MemoryPlan, Sizes};
 use crate::structured::Structured;
 use crate::{Fault, ModelOptions, Opening};
 use anyhow::Context as _;
 use engine::{
-    BLOCK_TOKENS, Engine, EngineOptions, LoadOptions, Loaded, Sequence, Source, Vocabulary,
+    BLOCK_TOKENS, Device, Engine, EngineOptions, Lean, LoadOptions, Loaded, Sequence, Source,
+    Vocabulary,
 };
 use models::{Resolved, Role};
 use proto::v1;
@@ -100,18 +102,18 @@ impl Limits {
 }
 
 /// Finds the model that `options` names for `role`, fetching it where it is known and absent,
-/// loads it and starts its engine.
+/// loads it, as `lean` as a draft may be, and starts its engine.
 ///
 /// # Errors
 /// Names the model or its file.
-pub async fn load_engine(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
+pub async fn load_engine(options: &ModelOptions, lean: Lean, role: Role) -> anyhow::Result<Served> {
     let options = options.clone();
-    tokio::task::spawn_blocking(move || load_blocking(&options, role))
+    tokio::task::spawn_blocking(move || load_blocking(&options, lean, role))
         .await
         .context("the loading task failed")?
 }
 
-fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
+fn load_blocking(options: &ModelOptions, lean: Lean, role: Role) -> anyhow::Result<Served> {
     let begun = Instant::now();
     let resolved = models::resolve(&options.model, role, &models::store_dir())?;
     let (source, model_id) = match resolved {
@@ -120,12 +122,10 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
             (Source::Synthetic(description), "synthetic".to_owned())
         }
     };
-    let Loaded { model, vocabulary } = engine::load(
-        &source,
-        LoadOptions {
-            batch_invariant: options.batch_invariant,
-        },
-    )?;
+    let load = load_options(options, lean, &source)?;
+    let cache_bytes = plan_memory(options, &source, &load)?;
+    let served_by = (load.device.to_string(), load.batch_invariant);
+    let Loaded { model, vocabulary } = engine::load(&source, load)?;
     let vocabulary = Arc::new(vocabulary);
     let shape = model.shape().clone();
     let limits = Limits {
@@ -134,7 +134,7 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
         max_sequences: options.max_sequences as usize,
         max_draft_tokens: options.max_draft_tokens as usize,
     };
-    let engine = Engine::start(model, engine_options(options, &limits))
+    let engine = Engine::start(model, engine_options(options, &limits, cache_bytes))
         .context("cannot start the engine")?;
     let blocks = engine.cache().blocks;
     tracing::info!(
@@ -147,14 +147,51 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
         "model ready"
     );
     let rows = shape.vocabulary_rows;
-    let description = describe(options, model_id, rows, &limits, &vocabulary)?;
+    let description = describe(options, served_by, model_id, rows, &limits, &vocabulary)?;
     Ok(Served::new(engine, vocabulary, description, limits))
 }
 
-fn engine_options(options: &ModelOptions, limits: &Limits) -> EngineOptions {
+/// Opens the device, and settles what is to be computed there.
+fn load_options(
+    options: &ModelOptions,
+    lean: Lean,
+    source: &Source,
+) -> anyhow::Result<LoadOptions> {
+    let device = match source {
+        Source::Synthetic(_) => Device::cpu(),
+        Source::Files(_) => options.device.open()?,
+    };
+    Ok(LoadOptions {
+        batch_invariant: options.batch_invariant_on(&device)?,
+        weights: options.dtype,
+        device,
+        lean,
+    })
+}
+
+/// The bytes of the cache, once it is sure that all fits.
+fn plan_memory(options: &ModelOptions, source: &Source, load: &LoadOptions) -> anyhow::Result<u64> {
+    let Source::Files(path) = source else {
+        // Nothing but a few numbers per sequence is kept.
+        return Ok(options
+            .cache_mib
+            .map_or(CPU_CACHE, |mib| u64::from(mib) * MIB));
+    };
+    let footprint = engine::footprint(path, load, options.cache_type)?;
+    let sizes = Sizes {
+        cache_mib: options.cache_mib,
+        max_step_tokens: options.max_step_tokens as usize,
+        max_sequences: options.max_sequences as usize,
+    };
+    let plan = MemoryPlan::new(&footprint, sizes, &load.device)?;
+    tracing::info!(device = %load.device, "memory plan: {plan}");
+    Ok(plan.cache)
+}
+
+fn engine_options(options: &ModelOptions, limits: &Limits, cache_bytes: u64) -> EngineOptions {
     EngineOptions {
         max_sequences: limits.max_sequences,
-        cache_bytes: (options.cache_mib as usize).saturating_mul(1024 * 1024),
+        cache_bytes: usize::try_from(cache_bytes).unwrap_or(usize::MAX),
         cache_type: options.cache_type,
         prefix_sharing: options.prefix_sharing,
         max_step_tokens: options.max_step_tokens as usize,
@@ -164,6 +201,7 @@ fn engine_options(options: &ModelOptions, limits: &Limits) -> EngineOptions {
 
 fn describe(
     options: &ModelOptions,
+    (device, batch_invariant): (String, bool),
     model_id: String,
     vocabulary_rows: usize,
     limits: &Limits,
@@ -179,8 +217,8 @@ fn describe(
         chat_template: vocabulary.chat_template.clone(),
         max_sequences: options.max_sequences,
         max_draft_tokens: options.max_draft_tokens,
-        device: options.device.to_string(),
-        batch_invariant: options.batch_invariant,
+        device,
+        batch_invariant,
         bos_token_id: vocabulary.bos_id,
     })
 }

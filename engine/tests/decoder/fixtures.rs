@@ -1,5 +1,5 @@
 //! Contexts longer than a window, and stretched rotations: what another implementation computes for
-//! the same tiny weights, by `fixtures/mlx.py`.
+//! the same tiny weights, by `fixtures/long_context.py`.
 
 use crate::oracle::distance;
 use crate::support::{Text, decoder, folder, pool, step, written};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Of logits, in their standard deviations; measured are 1e-5 at most.
+/// Of logits, in their standard deviations; measured are 1.3e-5 at most.
 const TOLERANCE: f64 = 1e-4;
 
 #[derive(Deserialize)]
@@ -41,6 +41,8 @@ fn models() -> Vec<(&'static str, TinyModel)> {
         rope,
         window,
         layers: if family == Family::Gemma3 { 7 } else { 2 },
+        // MLX rounds what Gemma's embeddings are multiplied by to 8 bits: 16 stays what it is.
+        heads: if family == Family::Gemma3 { 8 } else { 4 },
         dtype: GgmlDType::F32,
         tied: family == Family::Gemma3,
         ..TinyModel::default()
@@ -99,7 +101,7 @@ fn long_contexts_are_what_another_implementation_makes_of_them() {
 }
 
 #[test]
-#[ignore = "writes the models that fixtures/mlx.py reads"]
+#[ignore = "writes the models that fixtures/long_context.py reads"]
 fn write_the_models() {
     let folder = std::env::var_os("SPECDEC_FIXTURE_MODELS").map(PathBuf::from);
     let folder = folder.expect("SPECDEC_FIXTURE_MODELS names a folder");

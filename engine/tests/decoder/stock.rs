@@ -4,8 +4,7 @@ use candle_core::quantized::gguf_file;
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
-    gemma3, llama, mistral, quantized_gemma3, quantized_llama, quantized_qwen2, quantized_qwen3,
-    qwen2, qwen3,
+    gemma3, llama, mistral, quantized_llama, quantized_qwen2, quantized_qwen3, qwen2, qwen3,
 };
 use engine::Family;
 use serde::de::DeserializeOwned;
@@ -57,12 +56,30 @@ impl Stock {
                     model.forward(tokens, at)
                 }))
             }
-            Family::Gemma3 => {
-                let model = quantized_gemma3::ModelWeights::from_gguf(content, &mut file, &device);
-                let mut model = model.unwrap();
-                Self(Box::new(move |tokens, at| model.forward(tokens, at)))
-            }
+            Family::Gemma3 => Self::gemma(&content, &mut file),
         }
+    }
+
+    /// candle's quantised Gemma 3 gates with SiLU, which is wrong. The other one takes the weights
+    /// as they are published.
+    fn gemma(content: &gguf_file::Content, file: &mut File) -> Self {
+        let tensors = content.tensor_infos.keys().map(|name| {
+            let tensor = content.tensor(file, name, &Device::Cpu).unwrap();
+            let mut values = tensor.dequantize(&Device::Cpu).unwrap();
+            if name.ends_with("_norm.weight") {
+                values = (values - 1.0).unwrap();
+            }
+            (published_gemma(name), values)
+        });
+        let tensors = tensors.collect();
+        let weights = VarBuilder::from_tensors(tensors, DType::F32, &Device::Cpu);
+        let mut model = gemma3::Model::new(false, &gemma_config(content), weights).unwrap();
+        Self(Box::new(move |tokens, at| {
+            if at == 0 {
+                model.clear_kv_cache();
+            }
+            model.forward(tokens, at)
+        }))
     }
 
     fn folder(path: &Path, family: Family) -> Self {
@@ -141,6 +158,59 @@ impl Stock {
         }
         decoded
     }
+}
+
+/// The published name of a tensor of a GGUF file.
+fn published_gemma(name: &str) -> String {
+    let [_, layer, part, _] = name.split('.').collect::<Vec<_>>()[..] else {
+        return match name {
+            "token_embd.weight" => "model.embed_tokens.weight".to_owned(),
+            "output_norm.weight" => "model.norm.weight".to_owned(),
+            other => panic!("what is {other}"),
+        };
+    };
+    let part = match part {
+        "attn_norm" => "input_layernorm",
+        "attn_q" => "self_attn.q_proj",
+        "attn_k" => "self_attn.k_proj",
+        "attn_v" => "self_attn.v_proj",
+        "attn_q_norm" => "self_attn.q_norm",
+        "attn_k_norm" => "self_attn.k_norm",
+        "attn_output" => "self_attn.o_proj",
+        "post_attention_norm" => "post_attention_layernorm",
+        "ffn_norm" => "pre_feedforward_layernorm",
+        "ffn_gate" => "mlp.gate_proj",
+        "ffn_up" => "mlp.up_proj",
+        "ffn_down" => "mlp.down_proj",
+        "post_ffw_norm" => "post_feedforward_layernorm",
+        other => panic!("what is {other}"),
+    };
+    format!("model.layers.{layer}.{part}.weight")
+}
+
+fn gemma_config(content: &gguf_file::Content) -> gemma3::Config {
+    let value = |key: &str| &content.metadata[&format!("gemma3.{key}")];
+    let count = |key: &str| value(key).to_u32().unwrap();
+    let number = |key: &str| value(key).to_f32().unwrap();
+    let config = serde_json::json!({
+        "attention_bias": false,
+        "head_dim": count("attention.key_length"),
+        "hidden_activation": "gelu_pytorch_tanh",
+        "hidden_size": count("embedding_length"),
+        "intermediate_size": count("feed_forward_length"),
+        "num_attention_heads": count("attention.head_count"),
+        "num_hidden_layers": count("block_count"),
+        "num_key_value_heads": count("attention.head_count_kv"),
+        "rms_norm_eps": number("attention.layer_norm_rms_epsilon"),
+        "rope_theta": number("rope.freq_base"),
+        "rope_local_base_freq": 10_000.0,
+        "vocab_size": content.tensor_infos["token_embd.weight"].shape.dims()[0],
+        "query_pre_attn_scalar": count("attention.key_length"),
+        "sliding_window": count("attention.sliding_window"),
+        "sliding_window_pattern": 6,
+        "max_position_embeddings": 4096,
+    });
+    serde_json::from_value(config).unwrap()
 }
 
 fn config<T: DeserializeOwned>(folder: &Path) -> T {

@@ -32,6 +32,7 @@ impl Table {
         let source = Source::Files(Path::new(path).to_owned());
         let options = LoadOptions {
             batch_invariant: true,
+            ..LoadOptions::default()
         };
         let mut loaded = engine::load(&source, options)?;
         let ids = ids(&loaded.vocabulary.tokenizer_json)?;
