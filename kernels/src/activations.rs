@@ -1,7 +1,7 @@
 //! Rows of activations, rounded to eight bits.
 
-use crate::Format;
 use crate::format::{GROUP, SUPER};
+use crate::{Format, isa};
 
 /// Columns that the finer sums are over.
 const FINE: usize = GROUP / 2;
@@ -137,6 +137,7 @@ impl Activations {
         self.grain
     }
 
+    #[inline(always)]
     pub(crate) fn row(&self, row: usize) -> Row<'_> {
         let start = row * self.width;
         let part = |columns| start / columns..(start + self.width) / columns;
@@ -156,6 +157,11 @@ impl RowMut<'_> {
     /// If the row has more or fewer numbers.
     pub fn set(&mut self, values: &[f32]) {
         assert_eq!(values.len(), self.quants.len(), "numbers in a row");
+        isa::wide(|| self.round(values));
+    }
+
+    #[inline(always)]
+    fn round(&mut self, values: &[f32]) {
         let blocks = values.chunks_exact(self.columns);
         let quants = self.quants.chunks_exact_mut(self.columns);
         for ((block, quants), scale) in blocks.zip(quants).zip(&mut *self.scales) {

@@ -100,6 +100,17 @@ pub(crate) fn enter<K: Kernel>(isa: Isa, tile: Tile<'_>, rows: Rows<'_>, out: &m
     }
 }
 
+/// Does what is written for no instructions in particular with registers as wide as there are.
+#[inline(always)]
+pub(crate) fn wide(work: impl FnOnce()) {
+    #[cfg(target_arch = "x86_64")]
+    if Isa::available().contains(&Isa::Avx2) {
+        // SAFETY: the processor has the instructions.
+        return unsafe { x86_256::wide(work) };
+    }
+    work();
+}
+
 /// Operations on some outputs side by side. Whole numbers must be exact and floats rounded to
 /// nearest after each operation, so that all implementations agree to the bit.
 ///

@@ -145,15 +145,14 @@ fn all_instructions_give_the_same_bits_for_any_number_of_rows() {
                 let expected = product(&matrix, Isa::Portable, &values);
                 for &isa in Isa::available() {
                     for count in 1..=40 {
-                        for start in [0, 40 - count] {
-                            let piece = &values[start * inputs..(start + count) * inputs];
-                            for (row, product) in product(&matrix, isa, piece).iter().enumerate() {
-                                assert_eq!(
-                                    bits(product),
-                                    bits(&expected[start + row]),
-                                    "{isa:?} {format:?} {outputs}x{inputs}, row {row} of {count}"
-                                );
-                            }
+                        let start = if count % 2 == 0 { 0 } else { 40 - count };
+                        let piece = &values[start * inputs..(start + count) * inputs];
+                        for (row, product) in product(&matrix, isa, piece).iter().enumerate() {
+                            assert_eq!(
+                                bits(product),
+                                bits(&expected[start + row]),
+                                "{isa:?} {format:?} {outputs}x{inputs}, row {row} of {count}"
+                            );
                         }
                     }
                 }

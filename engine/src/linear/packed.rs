@@ -1,7 +1,7 @@
 //! Products in the formats of `kernels`, spread over the threads.
 
 use super::Rows;
-use crate::parallel::{for_each_columns, for_each_piece};
+use crate::parallel::{for_each_piece, from_pieces};
 use candle_core::quantized::GgmlDType;
 use candle_core::{Error, Result};
 use kernels::{Activations, Format, Grain, Input, Isa, Matrix, TILE};
@@ -63,16 +63,12 @@ impl Packed {
 
     /// The product with each row.
     pub(super) fn product(&self, input: &Rounded<'_>) -> Vec<f32> {
-        let width = self.matrix.outputs();
-        let mut values = vec![0.0; input.rows.count() * width];
+        let rows = input.rows.count();
         let input = input.of(self.matrix.format());
-        for (index, values) in values.chunks_mut(MAX_ROWS * width).enumerate() {
-            let first = index * MAX_ROWS;
-            for_each_columns::<TILE, MAX_ROWS, _>(values, width, |tile, out| {
-                self.matrix.multiply(self.isa, input, first, tile, out);
-            });
-        }
-        values
+        let multiply = |first, tile, out: &mut [[f32; TILE]]| {
+            self.matrix.multiply(self.isa, input, first, tile, out);
+        };
+        from_pieces::<TILE, MAX_ROWS, _>(rows, self.matrix.outputs(), multiply)
     }
 
     /// A row of the matrix.

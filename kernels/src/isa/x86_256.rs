@@ -29,6 +29,12 @@ pub(crate) unsafe fn avx_vnni<K: Kernel>(tile: Tile<'_>, rows: Rows<'_>, out: &m
     by_rows::<X256<true>, K>(tile, rows, out);
 }
 
+/// Does anything with these instructions.
+#[target_feature(enable = "avx2")]
+pub(super) fn wide(work: impl FnOnce()) {
+    work();
+}
+
 impl<const VNNI: bool> Lanes for X256<VNNI> {
     const COUNT: usize = 8;
     const WIDE: bool = false;
