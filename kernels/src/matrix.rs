@@ -57,7 +57,7 @@ impl Matrix {
             return Err(SizeError::Columns { inputs, block });
         }
         let blocks = inputs / block;
-        let row_bytes = blocks * format.block_bytes();
+        let row_bytes = blocks.saturating_mul(format.block_bytes());
         if outputs == 0 || outputs.checked_mul(row_bytes) != Some(bytes.len()) {
             return Err(SizeError::Bytes {
                 bytes: bytes.len(),

@@ -201,6 +201,7 @@ fn bytes_of_another_size_are_refused() {
         (0, 256, 0),
         (1, 256, 143),
         (usize::MAX, 256, 144),
+        (1, usize::MAX - 255, 0),
     ] {
         let refusal = Matrix::new(Format::Q4_K, outputs, inputs, &vec![0; bytes]).err();
         assert!(refusal.is_some(), "{outputs}x{inputs} of {bytes} bytes");

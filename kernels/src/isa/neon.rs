@@ -78,7 +78,7 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
         weights: &[uint8x16_t; N],
         activations: *const i8,
     ) -> int32x4_t {
-        const { assert!(Q::LARGEST <= 127, "quants are taken as signed") };
+        const { assert!(Q::SIGNED || Q::LARGEST <= 127, "quants are taken as signed") };
         sum_of_quads::<DOT, N>(vdupq_n_s32(start), weights, activations)
     }
 
