@@ -41,7 +41,7 @@ pub(crate) fn from_pieces<const N: usize, const R: usize, F>(
 where
     F: Fn(usize, usize, &mut [[f32; N]]) + Sync,
 {
-    let mut values = Vec::with_capacity(rows * width);
+    let mut values: Vec<f32> = Vec::with_capacity(rows * width);
     let base = Base(values.as_mut_ptr());
     for first in (0..rows).step_by(R) {
         barrier_pool().execute_chunked(width.div_ceil(N), |range| {
