@@ -11,8 +11,7 @@
 //! - 6 bits: as 4, then two lines with the upper bits of quads 0 to 3 and 4 to 7.
 //! - 8 bits: line i has quad i.
 //!
-//! Small scales lie in pairs of neighbouring blocks: `[pair][output][2]`. Those of 8 bits fill four
-//! lines. The 256 scales and minima of 6 bits fill three: the first 192 in the lower bits of the
+//! Small scales lie block by block: `[small block][output]`. Those of 8 bits fill four lines. The 256 scales and minima of 6 bits fill three: the first 192 in the lower bits of the
 //! bytes, the others by two bits in the upper bits of all three lines.
 
 use crate::float::from_half;
@@ -314,7 +313,7 @@ fn spread_nibbles(bytes: &[u8], quants: &mut [u8]) {
 
 /// Where the scale of an output's small block lies.
 fn place(small_block: usize, output: usize) -> usize {
-    small_block / 2 * 2 * TILE + output * 2 + small_block % 2
+    small_block * TILE + output
 }
 
 fn put_six(header: &mut [Line], place: usize, value: u8) {

@@ -1,6 +1,6 @@
 //! Products against their definition, and all instructions against the portable ones.
 
-use kernels::{Activations, Format, Grain, Input, Isa, Matrix, TILE};
+use kernels::{Activations, Format, Input, Isa, Matrix, TILE};
 
 /// Numbers that look random; the same for the same seed.
 struct Noise(u64);
@@ -59,8 +59,7 @@ fn matrix(
 
 fn product(matrix: &Matrix, isa: Isa, values: &[f32]) -> Vec<Vec<f32>> {
     let count = values.len() / matrix.inputs();
-    let grain = Grain::of(matrix.format());
-    let rounded = grain.map(|grain| Activations::new(values, matrix.inputs(), grain));
+    let rounded = (!matrix.format().is_float()).then(|| Activations::new(values, matrix.inputs()));
     let input = rounded
         .as_ref()
         .map_or(Input::Exact(values), Input::Rounded);

@@ -4,7 +4,7 @@ use super::Rows;
 use crate::parallel::{for_each_piece, from_pieces};
 use candle_core::quantized::GgmlDType;
 use candle_core::{Error, Result};
-use kernels::{Activations, Format, Grain, Input, Isa, Matrix, TILE};
+use kernels::{Activations, Format, Input, Isa, Matrix, TILE};
 use std::sync::{Arc, OnceLock};
 
 /// Rows for which the weights are read once. Their activations stay in a core's own cache.
@@ -20,8 +20,7 @@ pub(super) struct Packed {
 /// The input of some products, rounded to eight bits the first time that one of them asks for it.
 pub(super) struct Rounded<'a> {
     rows: &'a Rows,
-    small: OnceLock<Activations>,
-    large: OnceLock<Activations>,
+    rounded: OnceLock<Activations>,
 }
 
 /// The format of a matrix that there are kernels for.
@@ -81,8 +80,7 @@ impl<'a> Rounded<'a> {
     pub(super) fn new(rows: &'a Rows) -> Self {
         Self {
             rows,
-            small: OnceLock::new(),
-            large: OnceLock::new(),
+            rounded: OnceLock::new(),
         }
     }
 
@@ -93,19 +91,15 @@ impl<'a> Rounded<'a> {
 
     /// As products with a format take them.
     fn of(&self, format: Format) -> Input<'_> {
-        let Some(grain) = Grain::of(format) else {
+        if format.is_float() {
             return Input::Exact(self.rows.values());
-        };
-        let place = match grain {
-            Grain::Small => &self.small,
-            Grain::Large => &self.large,
-        };
-        Input::Rounded(place.get_or_init(|| round(self.rows, grain)))
+        }
+        Input::Rounded(self.rounded.get_or_init(|| round(self.rows)))
     }
 }
 
-fn round(rows: &Rows, grain: Grain) -> Activations {
-    let mut activations = Activations::zeros(rows.count(), rows.width, grain);
+fn round(rows: &Rows) -> Activations {
+    let mut activations = Activations::zeros(rows.count(), rows.width);
     let mut places: Vec<_> = activations.rows_mut().collect();
     for_each_piece(&mut places, 1, |row, place| {
         place[0].set(rows.range(row..row + 1));
