@@ -189,36 +189,34 @@ mod tests {
         let values: Vec<f32> = (0..512)
             .map(|i| ((i * 37 % 512) as f32 - 200.0) / 7.0)
             .collect();
-        {
-            let activations = Activations::new(&values, 256);
-            assert_eq!(activations.rows(), 2);
-            for (row, values) in values.chunks(256).enumerate() {
-                let row = activations.row(row);
-                let blocks = values.chunks(GROUP).zip(row.scales);
-                let quants = row.quants.chunks(GROUP);
-                for ((block, &scale), quants) in blocks.zip(quants) {
-                    let largest = block.iter().fold(0f32, |a, b| a.max(b.abs()));
-                    assert!((scale * 127.0 / largest - 1.0).abs() < 1e-6);
-                    for (value, &quant) in block.iter().zip(quants) {
-                        let error = (value - scale * f32::from(quant)).abs();
-                        assert!(error <= scale * 0.501, "{value} as {quant}·{scale}");
-                    }
+        let activations = Activations::new(&values, 256);
+        assert_eq!(activations.rows(), 2);
+        for (row, values) in values.chunks(256).enumerate() {
+            let row = activations.row(row);
+            let blocks = values.chunks(GROUP).zip(row.scales);
+            let quants = row.quants.chunks(GROUP);
+            for ((block, &scale), quants) in blocks.zip(quants) {
+                let largest = block.iter().fold(0f32, |a, b| a.max(b.abs()));
+                assert!((scale * 127.0 / largest - 1.0).abs() < 1e-6);
+                for (value, &quant) in block.iter().zip(quants) {
+                    let error = (value - scale * f32::from(quant)).abs();
+                    assert!(error <= scale * 0.501, "{value} as {quant}·{scale}");
                 }
-                let sum = |quants: &[i8]| quants.iter().map(|&q| i16::from(q)).sum::<i16>();
-                assert!(row.quants.chunks(32).map(sum).eq(row.sums.iter().copied()));
-                let scaled = row
-                    .sums
-                    .iter()
-                    .zip(row.scales)
-                    .map(|(&a, b)| f32::from(a) * b);
-                assert!(scaled.eq(row.scaled_sums.iter().copied()));
-                assert!(
-                    row.quants
-                        .chunks(16)
-                        .map(sum)
-                        .eq(row.fine_sums.iter().copied())
-                );
             }
+            let sum = |quants: &[i8]| quants.iter().map(|&q| i16::from(q)).sum::<i16>();
+            assert!(row.quants.chunks(32).map(sum).eq(row.sums.iter().copied()));
+            let scaled = row
+                .sums
+                .iter()
+                .zip(row.scales)
+                .map(|(&a, b)| f32::from(a) * b);
+            assert!(scaled.eq(row.scaled_sums.iter().copied()));
+            assert!(
+                row.quants
+                    .chunks(16)
+                    .map(sum)
+                    .eq(row.fine_sums.iter().copied())
+            );
         }
     }
 

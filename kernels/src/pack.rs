@@ -11,8 +11,9 @@
 //! - 6 bits: as 4, then two lines with the upper bits of quads 0 to 3 and 4 to 7.
 //! - 8 bits: line i has quad i.
 //!
-//! Small scales lie block by block: `[small block][output]`. Those of 8 bits fill four lines. The 256 scales and minima of 6 bits fill three: the first 192 in the lower bits of the
-//! bytes, the others by two bits in the upper bits of all three lines.
+//! Small scales lie block by block: `[small block][output]`. Those of 8 bits fill four lines. The
+//! 256 scales and minima of 6 bits fill three: the first 192 in the lower bits of the bytes, the
+//! others by two bits in the upper bits of all three lines.
 
 use crate::float::from_half;
 use crate::format::{FLOATS, GROUP, SUPER};
