@@ -31,7 +31,7 @@ pub async fn run(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let loading = worker::load_engine(&config.model, Role::Draft);
+    let loading = worker::load_engine(&config.model, config.lean(), Role::Draft);
     let Some(served) = shutdown.run_until_cancelled(loading).await else {
         return Ok(());
     };

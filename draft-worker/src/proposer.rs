@@ -2,7 +2,7 @@
 
 use engine::{EngineError, Reader, Row};
 use proto::v1::DraftLaws;
-use speculation::{Adjustments, DraftLaw, Law, Rule, Sampler, Stream, TokenId, uniform};
+use speculation::{Adjustments, DraftLaw, Rule, Sampler, Stream, TokenId, uniform};
 use std::sync::Arc;
 
 /// How the tokens of a sequence are drafted.
@@ -55,7 +55,7 @@ impl Proposer {
         match self.drawing.rule {
             Rule::Coupled => sampler.choose(logits, position).token,
             Rule::Token | Rule::Block => {
-                let law = DraftLaw::quantize(&Law::new(logits, &sampler.sampling));
+                let law = DraftLaw::of_logits(logits, &sampler.sampling);
                 let u = uniform(sampler.key, Stream::Draft, self.base, position);
                 let token = law.draw(u);
                 self.laws.push(law);

@@ -14,8 +14,8 @@ use crate::{
     linear::{Linear, Rows, Stacked, StackedRows},
     parallel::for_each_piece,
 };
+use candle_core::Result;
 use candle_core::quantized::QTensor;
-use candle_core::{Device, Result, Tensor};
 use gelu::gelu_mul;
 use rotary::Rotation;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Backend for Cpu {
     type Vector = Vec<f32>;
     type Matrix = Linear;
     type Stack = Stacked;
-    type Embedding = Arc<QTensor>;
+    type Embedding = Linear;
     type Rows = Rows;
     type Parts<'w> = StackedRows<'w>;
     type Step<'b> = Step<'b>;
@@ -67,14 +67,11 @@ impl Backend for Cpu {
         Stacked::new(weights, self.batch_invariant)
     }
 
-    fn embedding(
-        &self,
-        embedding: QTensor,
-        output: Option<QTensor>,
-    ) -> Result<(Arc<QTensor>, Linear)> {
-        let embedding = Arc::new(embedding);
-        let output = output.map_or_else(|| Arc::clone(&embedding), Arc::new);
-        Ok((embedding, Linear::new(output, self.batch_invariant)?))
+    fn embedding(&self, embedding: QTensor, output: Option<QTensor>) -> Result<(Linear, Linear)> {
+        let embedding = self.matrix(embedding)?;
+        let output = output.map(|output| self.matrix(output)).transpose()?;
+        let output = output.unwrap_or_else(|| embedding.clone());
+        Ok((embedding, output))
     }
 
     fn allocate(&mut self, layout: KvLayout, _blocks: usize) -> Result<()> {
@@ -107,16 +104,20 @@ impl Backend for Cpu {
         })
     }
 
-    fn embed(&self, embedding: &Arc<QTensor>, batch: &[Input<'_>], scale: f32) -> Result<Rows> {
-        let tokens = batch.iter().flat_map(|input| input.tokens);
-        let tokens: Vec<u32> = tokens.copied().collect();
-        let count = tokens.len();
-        let tokens = Tensor::from_vec(tokens, count, &Device::Cpu)?;
-        let mut hidden: Vec<f32> = embedding.embedding(&tokens)?.flatten_all()?.to_vec1()?;
+    fn embed(&self, embedding: &Linear, batch: &[Input<'_>], scale: f32) -> Result<Rows> {
+        let tokens: Vec<u32> = batch
+            .iter()
+            .flat_map(|input| input.tokens)
+            .copied()
+            .collect();
+        let width = embedding.inputs();
+        let mut hidden = vec![0.0; tokens.len() * width];
+        for (&token, row) in tokens.iter().zip(hidden.chunks_exact_mut(width)) {
+            embedding.row(token as usize, row)?;
+        }
         if scale != 1.0 {
             hidden.iter_mut().for_each(|value| *value *= scale);
         }
-        let width = hidden.len() / count;
         Ok(Rows::new(hidden, width))
     }
 

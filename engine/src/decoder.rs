@@ -14,7 +14,9 @@ pub(crate) use backend::{Attention, Backend, Norm};
 
 use crate::{
     BLOCK_TOKENS, BlockId, CacheType, DecoderConfig, EngineError, Input, KvLayout, LoadError,
-    Logits, Model, ModelShape, checkpoint::Checkpoint,
+    Logits, Model, ModelShape,
+    checkpoint::Checkpoint,
+    lean::{Diet, OutputIds},
 };
 use layer::Layer;
 use rayon::prelude::*;
@@ -29,12 +31,14 @@ pub(crate) struct Decoder<B: Backend> {
     layers: Vec<Layer<B>>,
     norm: Norm<B::Vector>,
     output: B::Matrix,
+    /// What the output matrix has rows of, where that is not every id.
+    output_ids: Option<OutputIds>,
     /// What [`Model::allocate`] was told.
     blocks: usize,
 }
 
 impl<B: Backend> Decoder<B> {
-    /// Takes the weights from `checkpoint`, which is not needed any more then.
+    /// Takes the weights from `checkpoint`, on a `diet`; it is not needed any more then.
     ///
     /// # Errors
     /// [`LoadError`] naming the tensor that is absent, of another shape or of an unknown type.
@@ -42,9 +46,11 @@ impl<B: Backend> Decoder<B> {
         backend: B,
         checkpoint: &Checkpoint,
         config: DecoderConfig,
+        diet: Diet,
     ) -> Result<Self, LoadError> {
         let weights = Weights {
             checkpoint,
+            diet: &diet,
             config: &config,
             backend: &backend,
         };
@@ -61,6 +67,7 @@ impl<B: Backend> Decoder<B> {
             layers,
             norm,
             output,
+            output_ids: diet.output,
             blocks: 0,
             config,
         })
@@ -113,7 +120,14 @@ impl<B: Backend> Decoder<B> {
         let wanted = backend.select(hidden, &wanted)?;
         let normed = backend.norm(&self.norm, &wanted)?;
         let logits = backend.product(&self.output, &normed)?;
-        Ok(Logits::new(backend.read(logits)?, width))
+        let logits = backend.read(logits)?;
+        Ok(Logits::new(
+            match &self.output_ids {
+                Some(ids) => ids.spread(&logits),
+                None => logits,
+            },
+            width,
+        ))
     }
 }
 

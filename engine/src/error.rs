@@ -30,6 +30,14 @@ pub enum LoadError {
         /// What it is, and what would be supported.
         detail: String,
     },
+    /// The file that lists frequent ids is of no use.
+    #[error("file of frequent ids {}: {detail}", path.display())]
+    FrequentIds {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, with the line where it is about one.
+        detail: String,
+    },
     /// The device is absent or does not compute.
     #[error("device {device} is not available: {detail}")]
     Device {

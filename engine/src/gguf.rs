@@ -6,6 +6,7 @@
 //!
 //! Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>, versions 2 and 3.
 
+mod dtype;
 mod header;
 
 use crate::{LoadError, mapped::map};
@@ -120,6 +121,12 @@ impl GgufFile {
     /// A tensor's shape, rows first, where the file has the tensor.
     pub fn tensor_shape(&self, name: &str) -> Option<&[usize]> {
         Some(&self.header.tensors.get(name)?.shape)
+    }
+
+    /// Names of all tensors, and the bytes that each takes.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, usize)> {
+        let places = self.header.tensors.iter();
+        places.map(|(name, place)| (name.as_str(), place.bytes.len()))
     }
 
     /// The name of a tensor's type, where the file has the tensor.

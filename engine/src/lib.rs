@@ -20,6 +20,7 @@ pub mod executor;
 pub mod folder;
 pub mod gguf;
 mod kernels;
+pub mod lean;
 mod linear;
 mod load;
 mod mapped;
@@ -36,6 +37,7 @@ pub use config::{Activation, DecoderConfig, Family, LayerAttention, Rope, RopePa
 pub use device::{Device, DeviceChoice, Footprint, WeightType};
 pub use error::{EngineError, LoadError};
 pub use executor::{CacheState, Engine, EngineOptions, Hold, Reader, Row, Sequence};
+pub use lean::Lean;
 pub use load::{LoadOptions, Loaded, Source, footprint, load};
 pub use model::{Input, Logits, Model, ModelShape};
 pub use synthetic::Synthetic;

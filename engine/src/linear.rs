@@ -1,20 +1,21 @@
-//! Matrix products with quantised weights.
+//! Matrix products.
 //!
-//! The kernels are candle's. This module sees to it that they are the fast ones, that all rows of
-//! a product go through the same one where that is asked for, and that matrices which share their
+//! Weights in the formats that `kernels` has go through it; any other through candle. This module
+//! chooses, spreads the work over the threads, and sees to it that matrices which share their
 //! input are multiplied in one go. It knows nothing of what the matrices are for.
 
-mod encoding;
+mod general;
+mod packed;
+mod stacked;
 
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
-use candle_core::{CpuStorage, CustomOp1, Device, Layout, Result};
+use candle_core::quantized::QTensor;
+use candle_core::{CpuStorage, Result};
+use general::General;
+use packed::{Packed, Rounded};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most rows multiplied at once. From 32 rows on, candle has a kernel for Q4_K that differs in
-/// the last bits, is hardly faster, and keeps one more copy of the weights, the largest of all.
-/// A multiple of the four rows that the kernels take together.
-const MAX_ROWS: usize = 28;
+pub(crate) use stacked::{Stacked, StackedRows};
 
 /// Rows of numbers, as many in each.
 pub(crate) struct Rows {
@@ -22,26 +23,18 @@ pub(crate) struct Rows {
     width: usize,
 }
 
-/// A matrix whose rows are multiplied with rows of activations: `y = x·Wᵀ`.
+/// A matrix whose rows are multiplied with rows of activations: `y = x·Wᵀ`. Clones share it.
+#[derive(Clone)]
 pub(crate) struct Linear {
-    weight: Arc<QTensor>,
-    /// Columns before padding: the width of the activations.
-    inputs: usize,
+    weight: Weight,
     outputs: usize,
-    batch_invariant: bool,
+    inputs: usize,
 }
 
-/// Matrices that share their input, stacked where their types allow it.
-pub(crate) struct Stacked {
-    products: Vec<Linear>,
-    /// For each matrix the product that it is part of, and its first column there.
-    places: Vec<(usize, usize)>,
-}
-
-/// What [`Stacked::forward`] gives: the rows of each of its matrices.
-pub(crate) struct StackedRows<'a> {
-    products: Vec<Rows>,
-    places: &'a [(usize, usize)],
+#[derive(Clone)]
+enum Weight {
+    Packed(Packed),
+    General(General),
 }
 
 impl Rows {
@@ -81,173 +74,63 @@ impl Rows {
             _ => unreachable!("rows are made of f32"),
         }
     }
-
-    /// The rows `start..start + count`, with zeros up to `rows` rows of `width`.
-    fn padded(&self, start: usize, count: usize, rows: usize, width: usize) -> Self {
-        let mut values = vec![0.0; rows * width];
-        let source = self.values()[start * self.width..].chunks_exact(self.width);
-        for (row, source) in values.chunks_exact_mut(width).zip(source.take(count)) {
-            row[..self.width].copy_from_slice(source);
-        }
-        Self::new(values, width)
-    }
 }
 
 impl Linear {
-    /// Makes a matrix ready for products: in the encoding whose kernel is fast here, and laid
-    /// out for that kernel now rather than in the first product.
+    /// Makes a matrix ready for products. The tensor's memory is given back where nobody else has
+    /// it, unless the products are candle's.
     ///
     /// With `batch_invariant`, what a row of a product gives is the same to the bit whatever the
     /// other rows.
     pub(crate) fn new(weight: Arc<QTensor>, batch_invariant: bool) -> Result<Self> {
         let (outputs, inputs) = weight.shape().dims2()?;
-        let linear = Self {
-            weight: encoding::for_products(weight)?,
-            inputs,
-            outputs,
-            batch_invariant,
+        let weight = match packed::format(weight.dtype(), inputs) {
+            // Invariant in any case.
+            Some(format) => Weight::Packed(Packed::new(format, outputs, inputs, &weight.data()?)?),
+            None => Weight::General(General::new(weight, batch_invariant)?),
         };
-        linear.forward(&Rows::new(vec![0.0; 2 * inputs], inputs))?;
-        Ok(linear)
+        Ok(Self {
+            weight,
+            outputs,
+            inputs,
+        })
+    }
+
+    /// Numbers that a row of activations has.
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs
     }
 
     /// The product with each row.
     pub(crate) fn forward(&self, input: &Rows) -> Result<Rows> {
-        debug_assert_eq!(input.width, self.inputs, "rows fit the matrix");
-        let count = input.count();
-        if count <= MAX_ROWS {
-            return Ok(Rows::new(self.piece(input, 0, count)?, self.outputs));
+        self.product(&Rounded::new(input))
+    }
+
+    /// A row of the matrix, of as many numbers as it has inputs.
+    pub(crate) fn row(&self, index: usize, out: &mut [f32]) -> Result<()> {
+        match &self.weight {
+            Weight::Packed(weight) => weight.row(index, out),
+            Weight::General(weight) => weight.row(index, out)?,
         }
-        let mut values = Vec::with_capacity(count * self.outputs);
-        for start in (0..count).step_by(MAX_ROWS) {
-            values.extend(self.piece(input, start, MAX_ROWS.min(count - start))?);
-        }
+        Ok(())
+    }
+
+    fn product(&self, input: &Rounded<'_>) -> Result<Rows> {
+        let values = match &self.weight {
+            Weight::Packed(weight) => weight.product(input),
+            Weight::General(weight) => weight.product(input.rows())?,
+        };
         Ok(Rows::new(values, self.outputs))
     }
-
-    fn piece(&self, input: &Rows, start: usize, count: usize) -> Result<Vec<f32>> {
-        let width = self.weight.shape().dims()[1];
-        let rows = self.rows_for(count);
-        let product = if (rows, width) == (count, input.width) {
-            let layout = Layout::contiguous_with_offset((count, width), start * width);
-            self.weight.cpu_fwd(&input.values, &layout)?
-        } else {
-            let padded = input.padded(start, count, rows, width);
-            let layout = Layout::contiguous((rows, width));
-            self.weight.cpu_fwd(&padded.values, &layout)?
-        };
-        let mut product = Rows {
-            values: product.0,
-            width: self.outputs,
-        }
-        .into_values();
-        product.truncate(count * self.outputs);
-        Ok(product)
-    }
-
-    /// How many rows to multiply so that `count` of them go through the kernel that any other
-    /// number goes through.
-    fn rows_for(&self, count: usize) -> usize {
-        if !self.batch_invariant {
-            return count;
-        }
-        if cfg!(target_arch = "aarch64") {
-            // Four rows at a time are one kernel, what is left over is another.
-            return count.next_multiple_of(4);
-        }
-        match self.weight.dtype() {
-            // A single row is another kernel than several.
-            GgmlDType::Q6K => count.max(2),
-            _ => count,
-        }
-    }
-}
-
-impl Stacked {
-    /// Joins neighbours of the same type into one matrix each.
-    pub(crate) fn new(weights: Vec<QTensor>, batch_invariant: bool) -> Result<Self> {
-        let mut groups: Vec<Vec<QTensor>> = Vec::new();
-        let mut places = Vec::with_capacity(weights.len());
-        for weight in weights {
-            match groups.last_mut() {
-                Some(group) if group[0].dtype() == weight.dtype() => {
-                    let column = group.iter().map(|part| part.shape().dims()[0]).sum();
-                    group.push(weight);
-                    places.push((groups.len() - 1, column));
-                }
-                _ => {
-                    groups.push(vec![weight]);
-                    places.push((groups.len() - 1, 0));
-                }
-            }
-        }
-        let products = groups
-            .into_iter()
-            .map(|group| Linear::new(Arc::new(stack(group)?), batch_invariant))
-            .collect::<Result<_>>()?;
-        Ok(Self { products, places })
-    }
-
-    /// The encoding of the first of them.
-    pub(crate) fn dtype(&self) -> GgmlDType {
-        self.products[0].weight.dtype()
-    }
-
-    /// The product of every matrix with each row.
-    pub(crate) fn forward(&self, input: &Rows) -> Result<StackedRows<'_>> {
-        let products = self.products.iter().map(|product| product.forward(input));
-        Ok(StackedRows {
-            products: products.collect::<Result<_>>()?,
-            places: &self.places,
-        })
-    }
-}
-
-impl StackedRows<'_> {
-    pub(crate) fn count(&self) -> usize {
-        self.products[0].count()
-    }
-
-    /// A row's product with the given matrix, followed by whatever was stacked under it.
-    pub(crate) fn row(&self, matrix: usize, row: usize) -> &[f32] {
-        let (product, column) = self.places[matrix];
-        let product = &self.products[product];
-        &product.values()[row * product.width..(row + 1) * product.width][column..]
-    }
-
-    /// As [`row`](Self::row), to be changed.
-    pub(crate) fn row_mut(&mut self, matrix: usize, row: usize) -> &mut [f32] {
-        let (product, column) = self.places[matrix];
-        let product = &mut self.products[product];
-        let width = product.width;
-        &mut product.values_mut()[row * width..(row + 1) * width][column..]
-    }
-}
-
-/// One matrix of the rows of all `parts`, which are of one type and width.
-fn stack(mut parts: Vec<QTensor>) -> Result<QTensor> {
-    if parts.len() == 1 {
-        return Ok(parts.remove(0));
-    }
-    let (dtype, width) = (parts[0].dtype(), parts[0].shape().dims2()?.1);
-    let mut rows = 0;
-    let mut bytes = Vec::with_capacity(parts.iter().map(QTensor::storage_size_in_bytes).sum());
-    for part in parts {
-        rows += part.shape().dims2()?.0;
-        bytes.extend_from_slice(&part.data()?);
-    }
-    QTensor::new(
-        QStorage::from_data(bytes.into(), &Device::Cpu, dtype)?,
-        (rows, width),
-    )
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use candle_core::Tensor;
+    use candle_core::quantized::GgmlDType;
+    use candle_core::{Device, Tensor};
 
-    const DTYPES: [GgmlDType; 11] = [
+    const DTYPES: [GgmlDType; 13] = [
         GgmlDType::F32,
         GgmlDType::F16,
         GgmlDType::BF16,
@@ -256,6 +139,8 @@ mod tests {
         GgmlDType::Q5_0,
         GgmlDType::Q5_1,
         GgmlDType::Q8_0,
+        GgmlDType::Q2K,
+        GgmlDType::Q3K,
         GgmlDType::Q4K,
         GgmlDType::Q5K,
         GgmlDType::Q6K,
@@ -269,11 +154,11 @@ mod tests {
             .filter(move |(_, inputs)| inputs.is_multiple_of(dtype.block_size()))
     }
 
-    fn random(rows: usize, width: usize) -> Tensor {
+    pub(super) fn random(rows: usize, width: usize) -> Tensor {
         Tensor::randn(0f32, 1.0, (rows, width), &Device::Cpu).unwrap()
     }
 
-    fn random_rows(count: usize, width: usize) -> Rows {
+    pub(super) fn random_rows(count: usize, width: usize) -> Rows {
         let values = random(count, width).flatten_all().unwrap();
         Rows::new(values.to_vec1().unwrap(), width)
     }
@@ -325,28 +210,26 @@ mod tests {
     }
 
     #[test]
-    fn stacked_matrices_give_what_each_gives_alone() {
-        let dtypes = [GgmlDType::Q4K, GgmlDType::Q4K, GgmlDType::Q6K];
-        let weights: Vec<_> = dtypes
-            .iter()
-            .zip([32, 16, 48])
-            .map(|(dtype, outputs)| QTensor::quantize(&random(outputs, 256), *dtype).unwrap())
-            .collect();
-        let copies = weights.iter().map(|weight| {
-            let data = QStorage::from_data(weight.data().unwrap(), &Device::Cpu, weight.dtype());
-            QTensor::new(data.unwrap(), weight.shape()).unwrap()
-        });
-        let stacked = Stacked::new(copies.collect(), true).unwrap();
-        assert_eq!(stacked.products.len(), 2);
-        let input = random_rows(3, 256);
-        let together = stacked.forward(&input).unwrap();
-        for (index, weight) in weights.into_iter().enumerate() {
-            let alone = Linear::new(Arc::new(weight), true).unwrap();
-            let alone = alone.forward(&input).unwrap();
-            for row in 0..3 {
-                let expected = alone.range(row..row + 1);
-                assert_eq!(&together.row(index, row)[..expected.len()], expected);
+    fn rows_of_the_matrix_are_those_of_the_tensor() {
+        for dtype in DTYPES {
+            for (outputs, inputs) in shapes(dtype) {
+                let weight = QTensor::quantize(&random(outputs, inputs), dtype).unwrap();
+                let matrix = weight.dequantize(&Device::Cpu).unwrap();
+                let linear = Linear::new(Arc::new(weight), true).unwrap();
+                let mut row = vec![0.0; inputs];
+                for (index, expected) in matrix.to_vec2::<f32>().unwrap().iter().enumerate() {
+                    linear.row(index, &mut row).unwrap();
+                    assert_eq!(&row, expected, "{dtype:?} {outputs}x{inputs}: row {index}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_packed_matrix_keeps_no_second_copy() {
+        let weight = Arc::new(QTensor::quantize(&random(16, 256), GgmlDType::Q4K).unwrap());
+        let linear = Linear::new(Arc::clone(&weight), true).unwrap();
+        assert_eq!(Arc::strong_count(&weight), 1);
+        drop(linear);
     }
 }

@@ -1,8 +1,8 @@
 //! From a name to a model that runs.
 
 use crate::{
-    CacheType, Checkpoint, Device, Footprint, LoadError, Model, Synthetic, Vocabulary, WeightType,
-    cpu::Cpu, decoder::Decoder, device::Tensors, synthetic::Description,
+    CacheType, Checkpoint, Device, Footprint, Lean, LoadError, Model, Synthetic, Vocabulary,
+    WeightType, cpu::Cpu, decoder::Decoder, device::Tensors, synthetic::Description,
 };
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -28,6 +28,8 @@ pub struct LoadOptions {
     pub device: Device,
     /// What a device other than the processor holds matrices in.
     pub weights: WeightType,
+    /// What is made cheaper than the files have it. For drafts.
+    pub lean: Lean,
 }
 
 impl Default for LoadOptions {
@@ -37,6 +39,7 @@ impl Default for LoadOptions {
             batch_invariant: true,
             device: Device::cpu(),
             weights: WeightType::Stored,
+            lean: Lean::default(),
         }
     }
 }
@@ -95,13 +98,15 @@ fn load_files(path: &Path, options: LoadOptions) -> Result<Loaded, LoadError> {
         batch_invariant,
         device,
         weights,
+        lean,
     } = options;
+    let diet = lean.plan(&vocabulary, config.vocabulary_rows)?;
     let model: Box<dyn Model> = if device.is_cpu() {
         let backend = Cpu::new(batch_invariant);
-        Box::new(Decoder::load(backend, &checkpoint, config.clone())?)
+        Box::new(Decoder::load(backend, &checkpoint, config.clone(), diet)?)
     } else {
         let backend = Tensors::new(&device, weights);
-        Box::new(Decoder::load(backend, &checkpoint, config.clone())?)
+        Box::new(Decoder::load(backend, &checkpoint, config.clone(), diet)?)
     };
     info!(
         path = %path.display(),

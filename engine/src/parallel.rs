@@ -30,6 +30,42 @@ where
     });
 }
 
+/// Calls `work(index, columns)` for each `N` columns of the rows in `values`, which are `width`
+/// long and at most `R`, in any order; puts what it leaves in `columns`, an entry per row, in
+/// their place. What is over in the last ones is dropped.
+///
+/// # Panics
+/// If `values` does not divide into rows, or if there are more than `R`.
+pub(crate) fn for_each_columns<const N: usize, const R: usize, F>(
+    values: &mut [f32],
+    width: usize,
+    work: F,
+) where
+    F: Fn(usize, &mut [[f32; N]]) + Sync,
+{
+    assert!(values.len().is_multiple_of(width), "whole rows");
+    let rows = values.len() / width;
+    let base = Base(values.as_mut_ptr());
+    barrier_pool().execute_chunked(width.div_ceil(N), |range| {
+        let mut columns = [[0.0; N]; R];
+        let columns = &mut columns[..rows];
+        for index in range {
+            work(index, columns);
+            let start = index * N;
+            let count = N.min(width - start);
+            for (row, columns) in columns.iter().enumerate() {
+                // SAFETY: these columns are within the row. The pool hands out each index once,
+                // so no columns overlap, and it returns only when all are done, while `values` is
+                // still borrowed.
+                let place = unsafe {
+                    std::slice::from_raw_parts_mut(base.get().add(row * width + start), count)
+                };
+                place.copy_from_slice(&columns[..count]);
+            }
+        }
+    });
+}
+
 struct Base<T>(*mut T);
 
 impl<T> Base<T> {
@@ -39,7 +75,7 @@ impl<T> Base<T> {
     }
 }
 
-// SAFETY: only `for_each_piece` uses it, and gives each thread pieces of its own.
+// SAFETY: only the functions here use it, and give each thread places of its own.
 unsafe impl<T: Send> Sync for Base<T> {}
 
 #[cfg(test)]
@@ -56,6 +92,24 @@ mod tests {
         });
         for (index, piece) in values.chunks(3).enumerate() {
             assert_eq!(piece, [index as f32 + 1.0; 3]);
+        }
+    }
+    #[test]
+    fn all_columns_are_filled_and_what_is_over_is_dropped() {
+        for (rows, width) in [(1, 64), (3, 64), (2, 61), (4, 5)] {
+            let mut values = vec![f32::NAN; rows * width];
+            for_each_columns::<16, 4, _>(&mut values, width, |index, columns| {
+                assert_eq!(columns.len(), rows);
+                for (row, columns) in columns.iter_mut().enumerate() {
+                    for (i, value) in columns.iter_mut().enumerate() {
+                        *value = (row * 1000 + index * 16 + i) as f32;
+                    }
+                }
+            });
+            for (row, values) in values.chunks(width).enumerate() {
+                let expected = (0..width).map(|i| (row * 1000 + i) as f32);
+                assert!(values.iter().copied().eq(expected), "{rows}x{width}");
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! along the way, so a token that is taken back leaves no trace.
 
 use crate::{InvalidSampling, TokenId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Adjustments of logits as a user states them, and what they need to know of the request.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +53,7 @@ impl Default for AdjustmentOptions {
 }
 
 /// Adjustments that are known to be valid.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Adjustments {
     options: AdjustmentOptions,
     /// The allowed ids, ascending.
@@ -148,14 +148,14 @@ impl Adjustments {
             window => tokens.len().saturating_sub(window),
         };
         // How often the output part of the window holds each token that the window holds.
-        let mut counts: Vec<Option<u32>> = vec![None; logits.len()];
+        let mut counts: HashMap<TokenId, u32> = HashMap::new();
         for (position, token) in tokens.iter().enumerate().skip(window) {
-            if let Some(count) = counts.get_mut(*token as usize) {
-                *count.get_or_insert(0) += u32::from(position >= options.prompt_len);
-            }
+            *counts.entry(*token).or_default() += u32::from(position >= options.prompt_len);
         }
-        let seen = logits.iter_mut().zip(counts);
-        for (logit, count) in seen.filter_map(|(logit, count)| Some((logit, count?))) {
+        for (token, count) in counts {
+            let Some(logit) = logits.get_mut(token as usize) else {
+                continue;
+            };
             if *logit > 0.0 {
                 *logit /= options.repetition_penalty;
             } else {

@@ -1,7 +1,7 @@
 //! Choosing a token: the argmax of log-probability plus shared noise.
 
-use crate::logits::Logits;
-use crate::noise::{LANES, MAX_GUMBEL, PositionNoise, gumbel_of_word, least_word};
+use crate::logits::{BLOCK, Logits, count_within};
+use crate::noise::{GROUPS, LANES, MAX_GUMBEL, PositionNoise, gumbel_of_word, largest, least_word};
 use crate::scores::Scores;
 use crate::{NoiseKey, Sampling, TokenId};
 
@@ -106,22 +106,33 @@ impl<'a> Race<'a> {
 
     /// Enters those ids of a block whose logit is below `favourite`; none exceeds `peak`.
     fn enter_block(&mut self, first: TokenId, peak: f32, block: &[f32], favourite: f32) {
+        // No noise lifts an id further than MAX_GUMBEL, so those below this come third at best.
         let cutoff = self.scores.cutoff(self.second - MAX_GUMBEL);
         let Some(score) = self.scores.of_logit(peak).filter(|_| peak >= cutoff) else {
             return;
         };
+        let field = cutoff..favourite;
         let least = least_word(self.second - score);
-        for (group, values) in (first / LANES..).zip(block.chunks(LANES as usize)) {
-            if values.iter().all(|value| *value < cutoff) {
-                continue;
+        if count_within(block, cutoff, favourite) <= FEW {
+            for (id, value) in (first..).zip(block) {
+                if field.contains(value) {
+                    self.enter_word(id, *value, self.noise.word(id), least);
+                }
             }
-            let ids = group * LANES..;
-            for ((id, value), word) in ids.zip(values).zip(self.noise.words(group)) {
-                if word >= least
-                    && *value < favourite
-                    && let Some(score) = self.scores.of_logit(*value)
+            return;
+        }
+        let words = self.noise.many_words(first / LANES);
+        // Mostly nobody in the block has a word as large as that.
+        if largest(&words) < least {
+            return;
+        }
+        for (lane, words) in (0..LANES).zip(words) {
+            for (group, word) in (0..).zip(words) {
+                let place = group * LANES + lane;
+                if let Some(value) = block.get(place as usize)
+                    && field.contains(value)
                 {
-                    self.enter_word(id, score, word);
+                    self.enter_word(first + place, *value, word, least);
                 }
             }
         }
@@ -138,18 +149,21 @@ impl<'a> Race<'a> {
                 continue;
             }
             let least = least_word(needed);
+            let values = self.scores.logits().values();
             for &id in run {
-                let word = self.noise.word(id);
-                if word >= least
-                    && let Some(score) = self.scores.of(id)
-                {
-                    self.enter_word(id, score, word);
-                }
+                self.enter_word(id, values[id as usize], self.noise.word(id), least);
             }
         }
     }
 
-    fn enter_word(&mut self, id: TokenId, score: f64, word: u32) {
+    /// Enters an id by its logit and its random word, of which all below `least` come third at best.
+    fn enter_word(&mut self, id: TokenId, logit: f32, word: u32, least: u32) {
+        if word < least {
+            return;
+        }
+        let Some(score) = self.scores.of_logit(logit) else {
+            return;
+        };
         let perturbed = score + gumbel_of_word(word);
         if perturbed > self.best || (perturbed == self.best && id < self.winner) {
             self.second = self.best;
@@ -170,6 +184,12 @@ impl<'a> Race<'a> {
 
 /// How many ids enter a race before the rest.
 const FAVOURITES: usize = 32;
+
+/// Of a block, so many ids are looked at one by one; with more, the whole block's noise is cheaper.
+const FEW: u32 = 6;
+
+/// The noise of a block is evaluated at once.
+const _: () = assert!(BLOCK == GROUPS * LANES as usize);
 
 /// How many ids of a list share a bound.
 const RUN: usize = 32;

@@ -3,7 +3,9 @@
 //! The rules that compare probabilities are lossless only where `q` is the very law that the token
 //! came from. So the draft first rounds its law to whole counts, draws from those, and sends those.
 
-use crate::{Law, TokenId};
+use crate::logits::Logits;
+use crate::scores::Scores;
+use crate::{Law, Sampling, TokenId};
 
 /// The counts of a law add up to this.
 pub const TOTAL_COUNT: u32 = 1 << 16;
@@ -40,7 +42,23 @@ impl DraftLaw {
             mass >= ENOUGH_MASS
         });
         kept.truncate(enough.map_or(kept.len(), |last| last + 1));
-        let mut entries = round(&kept);
+        Self::rounded(&kept)
+    }
+
+    /// The law that `sampling` makes of `logits`, as [`quantize`](Self::quantize) rounds it: without
+    /// a look at the ids that it leaves out.
+    pub fn of_logits(logits: &[f32], sampling: &Sampling) -> Self {
+        let logits = Logits::new(logits);
+        let options = sampling.options();
+        if logits.argmax().is_none() || sampling.is_greedy() || options.truncates() {
+            return Self::quantize(&Law::of_row(&logits, sampling));
+        }
+        let scores = Scores::new(&logits, options.temperature);
+        Self::rounded(&scores.most_likely(MAX_SUPPORT, ENOUGH_MASS))
+    }
+
+    fn rounded(kept: &[(TokenId, f64)]) -> Self {
+        let mut entries = round(kept);
         entries.sort_unstable_by_key(|entry| entry.0);
         Self { entries }
     }

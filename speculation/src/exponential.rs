@@ -12,6 +12,7 @@ pub(crate) const LEAST_EXPONENT: f64 = -700.0;
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`, then the Taylor polynomial of `e^r` to `r^13`, whose
 /// error there is below `2^-57`, times `2^n` made of its bits.
+#[inline(always)]
 pub(crate) fn exp(x: f64) -> f64 {
     let shifted = x * std::f64::consts::LOG2_E + ROUNDER;
     let n = shifted - ROUNDER;

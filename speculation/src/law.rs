@@ -31,13 +31,17 @@ pub struct Law {
 impl Law {
     /// The law that `sampling` makes of `logits` (one per id, in id order).
     pub fn new(logits: &[f32], sampling: &Sampling) -> Self {
-        let logits = Logits::new(logits);
+        Self::of_row(&Logits::new(logits), sampling)
+    }
+
+    /// The law that `sampling` makes of `logits`.
+    pub(crate) fn of_row(logits: &Logits<'_>, sampling: &Sampling) -> Self {
         match logits.argmax() {
             None => Self::one_hot(0),
             Some(most_likely) if sampling.is_greedy() => Self::one_hot(most_likely),
             // The most likely id weighs 1, so that there always is a law.
             Some(most_likely) => {
-                Self::spread(&logits, sampling).unwrap_or_else(|| Self::one_hot(most_likely))
+                Self::spread(logits, sampling).unwrap_or_else(|| Self::one_hot(most_likely))
             }
         }
     }

@@ -15,10 +15,13 @@ mod logprobs;
 mod noise;
 mod prefix;
 mod ratio;
+mod row_law;
 mod sampling;
 mod scores;
 mod typical;
 mod verifier;
+
+mod wide;
 
 pub use adjustments::{AdjustmentOptions, Adjustments};
 pub use choice::{Choice, Sampler};

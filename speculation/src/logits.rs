@@ -5,6 +5,7 @@
 //! matter. Must not know of temperature or noise.
 
 use crate::TokenId;
+use crate::wide::wide;
 
 /// A row of logits. NaN counts as minus infinity, and plus infinity as the largest finite number.
 #[derive(Debug)]
@@ -16,11 +17,11 @@ pub(crate) struct Logits<'a> {
 }
 
 /// Ids in a block.
-const BLOCK: usize = 64;
+pub(crate) const BLOCK: usize = 64;
 
 impl<'a> Logits<'a> {
     pub(crate) fn new(values: &'a [f32]) -> Self {
-        let peaks: Vec<_> = values.chunks(BLOCK).map(block_peak).collect();
+        let peaks = block_peaks(values);
         let peak = peaks.iter().copied().fold(f32::NEG_INFINITY, larger);
         Self {
             values,
@@ -117,11 +118,35 @@ impl<'a> Logits<'a> {
 }
 
 /// A logit, with plus infinity made finite.
+#[inline(always)]
 pub(crate) fn cap(logit: f32) -> f32 {
     if logit > f32::MAX { f32::MAX } else { logit }
 }
 
+wide! {
+    /// The largest of each block of `values`.
+    fn block_peaks(values: &[f32]) -> Vec<f32> {
+        values.chunks(BLOCK).map(block_peak).collect()
+    }
+}
+
+wide! {
+    /// How many of `values` are at least `from` and below `below`.
+    pub(crate) fn count_within(values: &[f32], from: f32, below: f32) -> u32 {
+        let within = |value: &f32| u32::from((*value >= from) & (*value < below));
+        let (rows, rest) = values.as_chunks::<8>();
+        let mut lanes = [0; 8];
+        for row in rows {
+            for (lane, value) in lanes.iter_mut().zip(row) {
+                *lane += within(value);
+            }
+        }
+        lanes.into_iter().chain(rest.iter().map(within)).sum()
+    }
+}
+
 /// The largest of `values`, capped; NaN never is.
+#[inline(always)]
 fn block_peak(values: &[f32]) -> f32 {
     let (rows, rest) = values.as_chunks::<8>();
     let mut lanes = [f32::NEG_INFINITY; 8];
@@ -138,6 +163,7 @@ fn block_peak(values: &[f32]) -> f32 {
 }
 
 /// The larger of two; `best`, which is a number, where `value` is not.
+#[inline(always)]
 fn larger(best: f32, value: f32) -> f32 {
     if value > best { value } else { best }
 }

@@ -16,6 +16,13 @@ pub struct SamplingOptions {
     pub typical_p: f32,
 }
 
+impl SamplingOptions {
+    /// True where some ids may be left out whatever their logits.
+    pub(crate) fn truncates(&self) -> bool {
+        self.top_k > 0 || self.top_p < 1.0 || self.min_p > 0.0 || self.typical_p < 1.0
+    }
+}
+
 impl Default for SamplingOptions {
     fn default() -> Self {
         Self {

@@ -7,7 +7,8 @@ use crate::TokenId;
 use crate::exponential::{LEAST_EXPONENT, exp};
 use crate::logits::{Logits, cap};
 use crate::sampling::SamplingOptions;
-use crate::typical::typical;
+use crate::typical::{typical, typical_of};
+use crate::wide::wide;
 
 /// Log-probabilities up to a common constant: `(logit - largest logit) / temperature`.
 #[derive(Debug)]
@@ -54,22 +55,38 @@ impl<'a> Scores<'a> {
         ((self.peak + distance - slack) as f32).next_down()
     }
 
-    /// The probability of `token` relative to that of the most likely id.
+    /// The probability of `token` relative to that of the most likely id; 0 past the last one.
     pub(crate) fn weight(&self, token: TokenId) -> f64 {
-        self.weight_of_logit(self.logits.values()[token as usize])
+        let logit = self.logits.values().get(token as usize);
+        logit.map_or(0.0, |logit| self.weight_of_logit(*logit))
     }
 
     /// The sum of all weights.
     pub(crate) fn total(&self) -> f64 {
-        self.total_weight(f32::NEG_INFINITY).0
+        self.block_weights().iter().sum()
     }
 
-    /// All weights, by ascending id.
-    pub(crate) fn weights(&self) -> Vec<(TokenId, f64)> {
-        let values = (0..).zip(self.logits.values());
-        values
-            .map(|(id, logit)| (id, self.weight_of_logit(*logit)))
+    /// The sum of the weights of each block.
+    pub(crate) fn block_weights(&self) -> Vec<f64> {
+        let blocks = self.logits.blocks();
+        blocks
+            .map(|(_, peak, block)| self.block_weight(peak, block))
             .collect()
+    }
+
+    /// The sum of all weights, and that of their products with the scores.
+    pub(crate) fn moments(&self) -> (f64, f64) {
+        let blocks = self.logits.blocks();
+        blocks
+            .filter(|(_, peak, _)| self.of_logit(*peak).is_some())
+            .map(|(_, _, block)| block_moments(block, self.peak, self.inverse_temperature))
+            .fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1))
+    }
+
+    /// All weights over 0, by ascending id.
+    pub(crate) fn weights(&self) -> Vec<(TokenId, f64)> {
+        let ids = self.logits.at_least(self.cutoff(LEAST_EXPONENT));
+        ids.map(|id| (id, self.weight(id))).collect()
     }
 
     /// The ids of probability over 0 that top-k, then top-p, then min-p, then typical-p leave; none
@@ -85,10 +102,12 @@ impl<'a> Scores<'a> {
             typical_p,
             ..
         } = *options;
+        if !options.truncates() {
+            return None;
+        }
         let (top_p, min_p) = (f64::from(top_p), f64::from(min_p));
         let mut kept = match (top_k as usize, top_p < 1.0) {
-            (0, false) if min_p == 0.0 && typical_p == 1.0 => return None,
-            (0, false) if min_p == 0.0 => self.logits.at_least(f32::NEG_INFINITY).collect(),
+            (0, false) if min_p == 0.0 => return Some(typical(self, f64::from(typical_p))),
             (0, false) => self
                 .logits
                 .at_least(self.cutoff(libm::log(min_p) - ROUNDING))
@@ -104,7 +123,7 @@ impl<'a> Scores<'a> {
         };
         kept.retain(|id| self.of(*id).is_some() && (min_p == 0.0 || self.weight(*id) >= min_p));
         if typical_p < 1.0 {
-            kept = typical(self, kept, f64::from(typical_p));
+            kept = typical_of(self, kept, f64::from(typical_p));
         }
         Some(kept)
     }
@@ -125,6 +144,19 @@ impl<'a> Scores<'a> {
             }
             size *= 16;
         }
+    }
+
+    /// The most likely ids with their weights, the most likely first: as few as have the probability
+    /// `mass`, and at most `count`.
+    pub(crate) fn most_likely(&self, count: usize, mass: f64) -> Vec<(TokenId, f64)> {
+        let head = self.logits.largest(count);
+        let length = self
+            .surely_reaching(&head, mass)
+            .or_else(|| self.reaching(&head, mass * self.total()));
+        let kept = cut(head, length).into_iter();
+        kept.map(|id| (id, self.weight(id)))
+            .filter(|entry| entry.1 > 0.0)
+            .collect()
     }
 
     /// How many of the most likely ids, `head`, have the probability `top_p`; none where that takes
@@ -149,13 +181,13 @@ impl<'a> Scores<'a> {
     }
 
     /// Bounds of the sum of all weights, from below and above. Only blocks with a logit of at least
-    /// `exact_from` are added up; with minus infinity both bounds are the sum.
+    /// `exact_from` are added up.
     fn total_weight(&self, exact_from: f32) -> (f64, f64) {
         self.logits
             .blocks()
             .fold((0.0, 0.0), |(low, high), (_, peak, block)| {
                 if peak >= exact_from {
-                    let weight = self.block_weight(block);
+                    let weight = self.block_weight(peak, block);
                     (low + weight, high + weight)
                 } else {
                     let weight = self.weight_of_logit(peak);
@@ -164,27 +196,64 @@ impl<'a> Scores<'a> {
             })
     }
 
-    fn block_weight(&self, block: &[f32]) -> f64 {
+    fn block_weight(&self, peak: f32, block: &[f32]) -> f64 {
+        if self.of_logit(peak).is_none() {
+            return 0.0;
+        }
+        block_weight(block, self.peak, self.inverse_temperature)
+    }
+
+    fn weight_of_logit(&self, logit: f32) -> f64 {
+        weight(self.scale(logit))
+    }
+
+    fn scale(&self, logit: f32) -> f64 {
+        scale(logit, self.peak, self.inverse_temperature)
+    }
+}
+
+#[inline(always)]
+fn scale(logit: f32, peak: f64, inverse_temperature: f64) -> f64 {
+    (f64::from(cap(logit)) - peak) * inverse_temperature
+}
+
+/// The probability that belongs to a score, relative to that of the most likely id.
+#[inline(always)]
+fn weight(score: f64) -> f64 {
+    let weight = exp(score);
+    if score >= LEAST_EXPONENT { weight } else { 0.0 }
+}
+
+wide! {
+    /// The sum of the weights of `block`.
+    fn block_weight(block: &[f32], peak: f64, inverse_temperature: f64) -> f64 {
+        let weight_of = |logit: &f32| weight(scale(*logit, peak, inverse_temperature));
         let (rows, rest) = block.as_chunks::<8>();
         // Eight sums side by side: one alone would wait for each addition.
         let mut lanes = [0.0; 8];
         for row in rows {
             for (lane, logit) in lanes.iter_mut().zip(row) {
-                *lane += self.weight_of_logit(*logit);
+                *lane += weight_of(logit);
             }
         }
-        let rest = rest.iter().map(|logit| self.weight_of_logit(*logit));
-        lanes.into_iter().chain(rest).sum()
+        lanes.into_iter().chain(rest.iter().map(weight_of)).sum()
     }
+}
 
-    fn weight_of_logit(&self, logit: f32) -> f64 {
-        let score = self.scale(logit);
-        let weight = exp(score);
-        if score >= LEAST_EXPONENT { weight } else { 0.0 }
-    }
-
-    fn scale(&self, logit: f32) -> f64 {
-        (f64::from(cap(logit)) - self.peak) * self.inverse_temperature
+wide! {
+    /// The sum of the weights of `block`, and that of their products with the scores.
+    fn block_moments(block: &[f32], peak: f64, inverse_temperature: f64) -> (f64, f64) {
+        let (mut weights, mut products) = ([0.0; 8], [0.0; 8]);
+        for row in block.chunks(8) {
+            for ((sum, products), logit) in weights.iter_mut().zip(&mut products).zip(row) {
+                let score = scale(*logit, peak, inverse_temperature);
+                let weight = weight(score);
+                *sum += weight;
+                // A score without weight may be infinite, or no number.
+                *products += if weight > 0.0 { weight * score } else { 0.0 };
+            }
+        }
+        (weights.into_iter().sum(), products.into_iter().sum())
     }
 }
 
@@ -198,4 +267,4 @@ fn cut(mut ids: Vec<TokenId>, length: Option<usize>) -> Vec<TokenId> {
 const HEAD: usize = 64;
 
 /// Far more than additions and exponentials can be off, relatively.
-const ROUNDING: f64 = 1e-9;
+pub(crate) const ROUNDING: f64 = 1e-9;

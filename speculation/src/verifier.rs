@@ -4,8 +4,10 @@
 //! of the request's processing done. Rows come in order; once a row settles the verdict, those
 //! after it are of no interest.
 
+use crate::logits::Logits;
 use crate::ratio::Node;
-use crate::{DraftLaw, Law, Sampler, Stream, TokenId, uniform};
+use crate::row_law::RowLaw;
+use crate::{DraftLaw, Sampler, Stream, TokenId, uniform};
 
 /// How proposals are verified. Every rule leaves the target's law of the text as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,8 +113,8 @@ impl Verifier {
         }
         let next = match self.rule {
             Rule::Coupled => self.read_coupled(logits),
-            Rule::Token => self.read_token(&Law::new(logits, &self.sampler.sampling)),
-            Rule::Block => self.read_block(&Law::new(logits, &self.sampler.sampling)),
+            Rule::Token => self.read_token(&self.law(&Logits::new(logits))),
+            Rule::Block => self.read_block(&self.law(&Logits::new(logits))),
         };
         if let Some(next) = next {
             self.verdict = Some(Verdict {
@@ -136,7 +138,7 @@ impl Verifier {
         self.settled.then_some(choice)
     }
 
-    fn read_token(&mut self, p: &Law) -> Option<TokenId> {
+    fn read_token(&mut self, p: &RowLaw<'_>) -> Option<TokenId> {
         let q = self.draft_law();
         let (q, ratio) = (&q, 1.0);
         let node = Node { p, q, ratio };
@@ -147,7 +149,7 @@ impl Verifier {
         self.settled.then(|| self.continuation(&node))
     }
 
-    fn read_block(&mut self, p: &Law) -> Option<TokenId> {
+    fn read_block(&mut self, p: &RowLaw<'_>) -> Option<TokenId> {
         let (q, ratio) = (&self.draft_law(), self.ratio);
         let node = Node { p, q, ratio };
         let ends = self.uniform(Stream::Accept) < node.ending();
@@ -160,8 +162,13 @@ impl Verifier {
         next
     }
 
-    fn continuation(&self, node: &Node<'_>) -> TokenId {
+    fn continuation(&self, node: &Node<'_, RowLaw<'_>>) -> TokenId {
         node.continuation(self.uniform(Stream::Residual))
+    }
+
+    /// The target's law of a row.
+    fn law<'a>(&self, logits: &'a Logits<'a>) -> RowLaw<'a> {
+        RowLaw::new(logits, &self.sampler.sampling)
     }
 
     /// The law that the drafted token of this row came from; empty where there is none.

@@ -14,6 +14,7 @@ mod stream;
 
 pub use config::Config;
 
+use engine::Lean;
 use grpc::Target;
 use models::Role;
 use proto::v1::target_server::TargetServer;
@@ -32,7 +33,7 @@ pub async fn run(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
-    let loading = worker::load_engine(&config.model, Role::Target);
+    let loading = worker::load_engine(&config.model, Lean::default(), Role::Target);
     let Some(served) = shutdown.run_until_cancelled(loading).await else {
         return Ok(());
     };

@@ -14,6 +14,8 @@ pub struct ClusterOptions {
     pub coordinator_args: Vec<String>,
     /// More flags for all workers.
     pub worker_args: Vec<String>,
+    /// More flags for the draft workers.
+    pub draft_args: Vec<String>,
 }
 
 /// A target worker, draft workers, and a coordinator over them. Stopped when dropped.
@@ -55,7 +57,8 @@ impl Cluster {
         let target = Process::start("target-worker", &worker(&options.target)).await?;
         let mut drafts = Vec::new();
         for model in &options.drafts {
-            drafts.push(Process::start("draft-worker", &worker(model)).await?);
+            let args = [worker(model), options.draft_args.clone()].concat();
+            drafts.push(Process::start("draft-worker", &args).await?);
         }
         let mut args = vec!["--target".to_owned(), target.url().to_owned()];
         for draft in &drafts {

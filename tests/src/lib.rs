@@ -8,6 +8,7 @@
 mod client;
 mod cluster;
 pub mod drafts;
+pub mod engine_bench;
 pub mod exactness;
 mod oracle;
 mod process;

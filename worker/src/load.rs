@@ -5,7 +5,8 @@ use crate::structured::Structured;
 use crate::{Fault, ModelOptions, Opening};
 use anyhow::Context as _;
 use engine::{
-    BLOCK_TOKENS, Device, Engine, EngineOptions, LoadOptions, Loaded, Sequence, Source, Vocabulary,
+    BLOCK_TOKENS, Device, Engine, EngineOptions, Lean, LoadOptions, Loaded, Sequence, Source,
+    Vocabulary,
 };
 use models::{Resolved, Role};
 use proto::v1;
@@ -101,18 +102,18 @@ impl Limits {
 }
 
 /// Finds the model that `options` names for `role`, fetching it where it is known and absent,
-/// loads it and starts its engine.
+/// loads it, as `lean` as a draft may be, and starts its engine.
 ///
 /// # Errors
 /// Names the model or its file.
-pub async fn load_engine(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
+pub async fn load_engine(options: &ModelOptions, lean: Lean, role: Role) -> anyhow::Result<Served> {
     let options = options.clone();
-    tokio::task::spawn_blocking(move || load_blocking(&options, role))
+    tokio::task::spawn_blocking(move || load_blocking(&options, lean, role))
         .await
         .context("the loading task failed")?
 }
 
-fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
+fn load_blocking(options: &ModelOptions, lean: Lean, role: Role) -> anyhow::Result<Served> {
     let begun = Instant::now();
     let resolved = models::resolve(&options.model, role, &models::store_dir())?;
     let (source, model_id) = match resolved {
@@ -121,7 +122,7 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
             (Source::Synthetic(description), "synthetic".to_owned())
         }
     };
-    let load = load_options(options, &source)?;
+    let load = load_options(options, lean, &source)?;
     let cache_bytes = plan_memory(options, &source, &load)?;
     let served_by = (load.device.to_string(), load.batch_invariant);
     let Loaded { model, vocabulary } = engine::load(&source, load)?;
@@ -151,7 +152,11 @@ fn load_blocking(options: &ModelOptions, role: Role) -> anyhow::Result<Served> {
 }
 
 /// Opens the device, and settles what is to be computed there.
-fn load_options(options: &ModelOptions, source: &Source) -> anyhow::Result<LoadOptions> {
+fn load_options(
+    options: &ModelOptions,
+    lean: Lean,
+    source: &Source,
+) -> anyhow::Result<LoadOptions> {
     let device = match source {
         Source::Synthetic(_) => Device::cpu(),
         Source::Files(_) => options.device.open()?,
@@ -160,6 +165,7 @@ fn load_options(options: &ModelOptions, source: &Source) -> anyhow::Result<LoadO
         batch_invariant: options.batch_invariant_on(&device)?,
         weights: options.dtype,
         device,
+        lean,
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod demands;
 mod hostile;
+mod lean;
 mod program;
 mod proposals;
 mod sequences;

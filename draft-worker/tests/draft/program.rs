@@ -37,6 +37,26 @@ fn wrong_flags_end_it_with_the_flag_named() {
             &["--model", "synthetic", "--max-sequences", "0"],
             "--max-sequences",
         ),
+        (
+            &["--model", "some.gguf", "--draft-vocab", "0"],
+            "--draft-vocab",
+        ),
+        (
+            &["--model", "some.gguf", "--draft-vocab-file", "ids.txt"],
+            "--draft-vocab",
+        ),
+        (
+            &["--model", "some.gguf", "--requantize", "q9"],
+            "--requantize",
+        ),
+        (
+            &["--model", "synthetic", "--draft-vocab", "100"],
+            "--draft-vocab",
+        ),
+        (
+            &["--model", "synthetic", "--requantize", "q8_0"],
+            "--requantize",
+        ),
     ] {
         let (code, log) = run(args);
         assert_eq!(code, Some(64), "{log}");

@@ -3,6 +3,7 @@
 use super::backend::{Attention, Backend, Norm};
 use super::layer::Layer;
 use crate::checkpoint::{Checkpoint, Part, Role};
+use crate::lean::Diet;
 use crate::{DecoderConfig, LoadError};
 use candle_core::quantized::QTensor;
 
@@ -10,6 +11,7 @@ use candle_core::quantized::QTensor;
 pub(super) struct Weights<'a, B> {
     pub(super) checkpoint: &'a Checkpoint,
     pub(super) config: &'a DecoderConfig,
+    pub(super) diet: &'a Diet,
     pub(super) backend: &'a B,
 }
 
@@ -21,7 +23,10 @@ impl<B: Backend> Weights<'_, B> {
             true => None,
             false => Some(self.checkpoint.tensor(Role::Output, &shape)?),
         };
-        let taken = self.backend.embedding(embedding, output);
+        let taken = self
+            .diet
+            .output(&embedding, output)
+            .and_then(|output| self.backend.embedding(embedding, output));
         taken.map_err(|error| self.failed(Role::Embedding, &error))
     }
 
@@ -98,7 +103,11 @@ impl<B: Backend> Weights<'_, B> {
 
     fn matrix(&self, index: usize, part: Part, shape: [usize; 2]) -> Result<B::Matrix, LoadError> {
         let role = Role::Matrix(index, part);
-        let taken = self.backend.matrix(self.checkpoint.tensor(role, &shape)?);
+        let weight = self.checkpoint.tensor(role, &shape)?;
+        let taken = self
+            .diet
+            .matrix(weight)
+            .and_then(|weight| self.backend.matrix(weight));
         taken.map_err(|error| self.failed(role, &error))
     }
 
@@ -106,7 +115,9 @@ impl<B: Backend> Weights<'_, B> {
     fn stack(&self, index: usize, parts: &[(Part, usize)]) -> Result<B::Stack, LoadError> {
         let tensor = |&(part, rows): &(Part, usize)| {
             let role = Role::Matrix(index, part);
-            self.checkpoint.tensor(role, &[rows, self.config.hidden])
+            let weight = self.checkpoint.tensor(role, &[rows, self.config.hidden])?;
+            let taken = self.diet.matrix(weight);
+            taken.map_err(|error| self.failed(role, &error))
         };
         let tensors = parts
             .iter()

@@ -3,6 +3,7 @@
 //! candle's own reader is not used: it divides by an alignment of zero, lets later keys replace
 //! earlier ones of the same name, and does not say which tensor has a type that it does not know.
 
+use super::dtype::dtype;
 use crate::LoadError;
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
@@ -23,6 +24,9 @@ const MAX_NAME: usize = 1024;
 const MAX_DEPTH: usize = 4;
 /// All elements of all metadata arrays. The largest vocabularies in use take about 1.5 million.
 const MAX_ELEMENTS: usize = 1 << 23;
+/// Those of one or two bytes among them: an element in memory takes 32, many times what it takes in
+/// the file. The largest in use is a table of 240,000 bytes for normalising text.
+const MAX_TINY_ELEMENTS: usize = 1 << 20;
 
 /// What the header says, checked.
 pub(super) struct Header {
@@ -150,55 +154,6 @@ impl TensorEntry {
     }
 }
 
-/// The type that ggml numbers `number`, or what else it is.
-fn dtype(number: u32) -> Result<GgmlDType, String> {
-    Ok(match number {
-        0 => GgmlDType::F32,
-        1 => GgmlDType::F16,
-        2 => GgmlDType::Q4_0,
-        3 => GgmlDType::Q4_1,
-        6 => GgmlDType::Q5_0,
-        7 => GgmlDType::Q5_1,
-        8 => GgmlDType::Q8_0,
-        10 => GgmlDType::Q2K,
-        11 => GgmlDType::Q3K,
-        12 => GgmlDType::Q4K,
-        13 => GgmlDType::Q5K,
-        14 => GgmlDType::Q6K,
-        30 => GgmlDType::BF16,
-        other => {
-            return Err(format!(
-                "{} ({other}); supported are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and \
-                 Q2_K to Q6_K",
-                unsupported_name(other)
-            ));
-        }
-    })
-}
-
-/// The names in ggml's `enum ggml_type`.
-fn unsupported_name(number: u32) -> &'static str {
-    match number {
-        9 => "Q8_1",
-        15 => "Q8_K",
-        16 => "IQ2_XXS",
-        17 => "IQ2_XS",
-        18 => "IQ3_XXS",
-        19 => "IQ1_S",
-        20 => "IQ4_NL",
-        21 => "IQ3_S",
-        22 => "IQ2_S",
-        23 => "IQ4_XS",
-        24..=27 => "an integer",
-        28 => "F64",
-        29 => "IQ1_M",
-        34 => "TQ1_0",
-        35 => "TQ2_0",
-        39 => "MXFP4",
-        _ => "unknown",
-    }
-}
-
 fn byte_size(shape: &[u64], dtype: GgmlDType) -> Result<u64, String> {
     let columns = match shape.last() {
         Some(&columns) if !shape.contains(&0) => columns,
@@ -222,6 +177,7 @@ struct Reader<'a> {
     file: &'a [u8],
     position: usize,
     elements_left: usize,
+    tiny_elements_left: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -230,6 +186,7 @@ impl<'a> Reader<'a> {
             file,
             position: 0,
             elements_left: MAX_ELEMENTS,
+            tiny_elements_left: MAX_TINY_ELEMENTS,
         }
     }
 
@@ -312,14 +269,29 @@ impl<'a> Reader<'a> {
         }
         let tag = self.u32(key)?;
         let length = self.length(key, min_size(tag))?;
-        self.elements_left = self.elements_left.checked_sub(length).ok_or_else(|| {
+        self.take_elements(key, length, min_size(tag))?;
+        // The count is checked against the rest of the file.
+        let mut values = Vec::with_capacity(length);
+        for _ in 0..length {
+            values.push(self.value(tag, key, depth + 1)?);
+        }
+        Ok(values)
+    }
+
+    /// Takes the elements of an array off what is left for all arrays.
+    fn take_elements(&mut self, key: &str, length: usize, size: usize) -> Parsed<()> {
+        let (left, most, what) = if size < 4 {
+            let left = &mut self.tiny_elements_left;
+            (left, MAX_TINY_ELEMENTS, "elements of one or two bytes")
+        } else {
+            (&mut self.elements_left, MAX_ELEMENTS, "elements")
+        };
+        *left = left.checked_sub(length).ok_or_else(|| {
             Refusal::Invalid(format!(
-                "{key} brings the arrays to more than {MAX_ELEMENTS} elements"
+                "{key} brings the arrays to more than {most} {what}"
             ))
         })?;
-        (0..length)
-            .map(|_| self.value(tag, key, depth + 1))
-            .collect()
+        Ok(())
     }
 
     fn name(&mut self, what: &str) -> Parsed<String> {

@@ -15,6 +15,8 @@ const GENERATION_CONFIG: &str = "generation_config.json";
 const TEMPLATE: &str = "chat_template.jinja";
 const MAX_TEMPLATE: u64 = 4 << 20;
 const MAX_TOKENS: usize = 1 << 24;
+/// Ids without a token: each takes a place in memory and none in the file.
+const MAX_GAPS: usize = 1 << 16;
 
 /// The vocabulary of `folder`.
 pub(super) fn vocabulary(folder: &Folder) -> Result<Vocabulary, LoadError> {
@@ -111,6 +113,12 @@ fn table(tokenizer: &Tokenizer, rows: usize) -> Result<Vec<(String, bool)>, Stri
     if last as usize >= rows {
         return Err(format!(
             "model.vocab: token {last} has no row, vocab_size in config.json is {rows}"
+        ));
+    }
+    let gaps = last as usize + 1 - by_id.len();
+    if gaps > MAX_GAPS {
+        return Err(format!(
+            "model.vocab: {gaps} ids below {last} have no token, the most is {MAX_GAPS}"
         ));
     }
     let special: HashSet<TokenId> = tokenizer

@@ -8,7 +8,6 @@
 use super::tokens::{Kind, TokenTable};
 use crate::{LoadError, gguf::GgufFile};
 use candle_core::quantized::gguf_file::Value;
-use std::ops::Range;
 use tokenizers::decoders::DecoderWrapper;
 use tokenizers::decoders::byte_fallback::ByteFallback;
 use tokenizers::decoders::fuse::Fuse;
@@ -24,8 +23,8 @@ const SCORES: &str = "tokenizer.ggml.scores";
 const SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
 /// How pieces write a space.
 const SPACE: &str = "\u{2581}";
-/// Characters of a piece; those in use have 16. Longer ones are matched as a whole, if at all.
-const MAX_PIECE: usize = 128;
+/// Characters of a piece that merging makes; those in use have 16, and 31 where they are spaces.
+const MAX_PIECE: usize = 64;
 
 /// The tokenizer over `tokens`.
 pub(super) fn tokenizer(file: &GgufFile, tokens: &TokenTable<'_>) -> Result<Tokenizer, LoadError> {
@@ -70,35 +69,30 @@ fn merges(tokens: &TokenTable<'_>, scores: &[f32]) -> Vec<(String, String)> {
 /// Where the last two parts meet that are joined when `piece` is put together from its characters;
 /// `None` where it never comes to that.
 fn last_join(piece: &str, tokens: &TokenTable<'_>, scores: &[f32]) -> Option<usize> {
-    let characters = piece.char_indices();
-    let mut parts: Vec<Range<usize>> = characters
-        .map(|(start, character)| start..start + character.len_utf8())
-        .take(MAX_PIECE + 1)
-        .collect();
-    if parts.len() > MAX_PIECE {
+    // Where parts begin, and at last the end.
+    let starts = piece.char_indices().map(|(start, _)| start);
+    let mut bounds: Vec<usize> = starts.chain([piece.len()]).take(MAX_PIECE + 2).collect();
+    if bounds.len() > MAX_PIECE + 1 {
         return None;
     }
-    while parts.len() > 2 {
-        let score = |pair: &[Range<usize>]| {
-            let id = tokens.id(&piece[pair[0].start..pair[1].end])?;
-            Some(scores[id as usize])
-        };
-        let mut best: Option<(usize, f32)> = None;
-        for (index, pair) in parts.windows(2).enumerate() {
-            if let Some(score) = score(pair)
-                && best.is_none_or(|(_, other)| score > other)
-            {
-                best = Some((index, score));
-            }
+    // Of the part that begins at a bound joined with the next one.
+    let score = |bounds: &[usize], index: usize| {
+        let joined = &piece[bounds[index]..*bounds.get(index + 2)?];
+        tokens.id(joined).map(|id| scores[id as usize])
+    };
+    let mut joins: Vec<_> = (0..bounds.len())
+        .map(|index| score(&bounds, index))
+        .collect();
+    while bounds.len() > 3 {
+        let best = joins.iter().flatten().copied().reduce(f32::max)?;
+        let index = joins.iter().position(|&join| join == Some(best))?;
+        bounds.remove(index + 1);
+        joins.remove(index + 1);
+        for changed in index.saturating_sub(1)..=index {
+            joins[changed] = score(&bounds, changed);
         }
-        let (index, _) = best?;
-        parts[index].end = parts[index + 1].end;
-        parts.remove(index + 1);
     }
-    match &parts[..] {
-        [left, _] => Some(left.end),
-        _ => None,
-    }
+    (bounds.len() == 3).then(|| bounds[1])
 }
 
 fn assemble(

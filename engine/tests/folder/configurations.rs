@@ -61,7 +61,10 @@ fn windows_are_where_the_configuration_has_them() {
     };
     let mut listed = vec!["sliding_attention"; 7];
     listed[2] = "full_attention";
-    let kinds = [("layer_types", json!(listed)), ("sliding_window", json!(24))];
+    let kinds = [
+        ("layer_types", json!(listed)),
+        ("sliding_window", json!(24)),
+    ];
     let by_list = windows(changed(Family::Gemma3, &kinds).unwrap());
     assert_eq!(by_list, [true, true, false, true, true, true, true]);
     let used = [
@@ -152,7 +155,11 @@ fn what_is_not_known_is_refused_by_key_with_what_is() {
         ("hidden_act", json!("relu"), &["relu", "silu"]),
         ("attention_bias", json!(true), &["true"]),
         ("partial_rotary_factor", json!(0.5), &["0.5"]),
-        ("layer_types", json!(vec!["linear_attention"; 7]), &["entry 0"]),
+        (
+            "layer_types",
+            json!(vec!["linear_attention"; 7]),
+            &["entry 0"],
+        ),
         (
             "rope_scaling",
             json!({"type": "dynamic", "factor": 2.0}),
@@ -164,7 +171,11 @@ fn what_is_not_known_is_refused_by_key_with_what_is() {
             &["longrope"],
         ),
         ("rope_scaling", yarn("mscale", json!(1.0)), &["mscale"]),
-        ("rope_scaling", yarn("truncate", json!(false)), &["truncate"]),
+        (
+            "rope_scaling",
+            yarn("truncate", json!(false)),
+            &["truncate"],
+        ),
     ];
     for (key, value, said) in refused {
         let refusal = changed(Family::Llama, &[(key, value)]).unwrap_err();

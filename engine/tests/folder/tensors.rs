@@ -71,14 +71,21 @@ fn a_header_of_any_length_is_read() {
 fn tensors_that_are_wrong_are_named_with_their_file() {
     let name = "model.layers.1.mlp.down_proj.weight";
     let damages: [(fn(&mut HashMap<String, Tensor>), &[&str]); 3] = [
-        (|t| drop(t.remove("lm_head.weight")), &["lm_head.weight", "absent"]),
+        (
+            |t| drop(t.remove("lm_head.weight")),
+            &["lm_head.weight", "absent"],
+        ),
         (
             |t| {
                 let tensor = t["model.layers.1.mlp.down_proj.weight"].t().unwrap();
                 let tensor = tensor.contiguous().unwrap();
                 t.insert("model.layers.1.mlp.down_proj.weight".to_owned(), tensor);
             },
-            &["model.layers.1.mlp.down_proj.weight", "[256, 128]", "[128, 256]"],
+            &[
+                "model.layers.1.mlp.down_proj.weight",
+                "[256, 128]",
+                "[128, 256]",
+            ],
         ),
         (
             |t| {
@@ -98,7 +105,10 @@ fn tensors_that_are_wrong_are_named_with_their_file() {
     edit(folder.path(), INDEX, |index| {
         index["weight_map"].as_object_mut().unwrap().remove(name);
     });
-    assert_contains(&refusal(folder.path()).to_string(), &[INDEX, name, "absent"]);
+    assert_contains(
+        &refusal(folder.path()).to_string(),
+        &[INDEX, name, "absent"],
+    );
 }
 
 #[test]
@@ -108,8 +118,14 @@ fn an_index_that_is_wrong_is_refused_by_key() {
     let damages: [(Value, &[&str]); 6] = [
         (json!({}), &["weight_map is absent"]),
         (json!({"weight_map": []}), &["weight_map", "object"]),
-        (json!({"weight_map": {name: 3}}), &["weight_map.model.norm.weight"]),
-        (map("../model.safetensors"), &["weight_map.model.norm.weight"]),
+        (
+            json!({"weight_map": {name: 3}}),
+            &["weight_map.model.norm.weight"],
+        ),
+        (
+            map("../model.safetensors"),
+            &["weight_map.model.norm.weight"],
+        ),
         (map("/etc/passwd"), &["weight_map.model.norm.weight"]),
         // Both shards are there, and the norm is in the other.
         (
@@ -153,7 +169,10 @@ fn headers_are_read_or_refused_with_the_tensor() {
         read(&good).unwrap();
     }
     for (bad, named) in [
-        (tensor("F32", json!([4, 4]), [4, 68]), "w takes bytes 4 to 68"),
+        (
+            tensor("F32", json!([4, 4]), [4, 68]),
+            "w takes bytes 4 to 68",
+        ),
         (tensor("F32", json!([4, 4]), [8, 4]), "w takes bytes 8 to 4"),
         (tensor("F32", json!([4, 4]), [0, 32]), "32 bytes"),
         (tensor("F32", json!([u64::MAX, 2]), [0, 64]), "64 bytes"),

@@ -38,7 +38,10 @@ fn files_and_folders_have_the_same_tokens() {
     let folder = folder();
     let file = folder.path().join("tiny.gguf");
     TinyModel::default().write(&file).unwrap();
-    let of_file = engine::Checkpoint::open(&file).unwrap().vocabulary().unwrap();
+    let of_file = engine::Checkpoint::open(&file)
+        .unwrap()
+        .vocabulary()
+        .unwrap();
     let of_folder = vocabulary(folder.path());
     assert_eq!(of_folder.fingerprint, of_file.fingerprint);
     assert_eq!(of_folder.size, of_file.size);
@@ -62,7 +65,9 @@ fn ends_of_text_are_a_number_or_a_list() {
     assert_eq!(list.eos_ids, [9, 8, end_of_turn, end_of_text]);
     let folder = folder();
     fs::remove_file(folder.path().join(GENERATION)).unwrap();
-    edit(folder.path(), "config.json", |c| c["eos_token_id"] = json!(7));
+    edit(folder.path(), "config.json", |c| {
+        c["eos_token_id"] = json!(7)
+    });
     let ids = vocabulary(folder.path()).eos_ids;
     assert_eq!(ids, [7, end_of_turn, end_of_text]);
 }
@@ -82,8 +87,14 @@ fn prompts_begin_as_the_tokenizer_would_have_it() {
         }},
     });
     let folder = folder();
-    edit(folder.path(), TOKENIZER, |t| t["post_processor"] = processor);
-    let set = |flag: Value| edit(folder.path(), TOKENIZER_CONFIG, |c| c["add_bos_token"] = flag);
+    edit(folder.path(), TOKENIZER, |t| {
+        t["post_processor"] = processor
+    });
+    let set = |flag: Value| {
+        edit(folder.path(), TOKENIZER_CONFIG, |c| {
+            c["add_bos_token"] = flag
+        })
+    };
     set(json!(null));
     assert_eq!(vocabulary(folder.path()).bos_id, Some(first));
     set(json!(false));
@@ -118,7 +129,10 @@ fn tokens_of_other_models_are_left_out() {
         "rstrip": false, "normalized": false, "special": true,
     });
     let vocabulary = changed(TOKENIZER, |tokenizer| {
-        tokenizer["added_tokens"].as_array_mut().unwrap().push(image);
+        tokenizer["added_tokens"]
+            .as_array_mut()
+            .unwrap()
+            .push(image);
     });
     assert_eq!(vocabulary.size as u64, TOKENS);
     let tokenizer = Tokenizer::from_bytes(&vocabulary.tokenizer_json).unwrap();
@@ -128,13 +142,37 @@ fn tokens_of_other_models_are_left_out() {
 #[test]
 fn files_that_are_wrong_are_named() {
     let damages: [(&str, fn(&mut Value), &str); 7] = [
-        (TOKENIZER, |t| t["model"] = json!({"type": "BPE"}), "tokenizer"),
+        (
+            TOKENIZER,
+            |t| t["model"] = json!({"type": "BPE"}),
+            "tokenizer",
+        ),
         (TOKENIZER, |t| *t = json!([]), "JSON object"),
-        (TOKENIZER, |t| t["model"]["vocab"]["!"] = json!(1 << 20), "model.vocab"),
-        (GENERATION, |c| c["eos_token_id"] = json!(1 << 20), "eos_token_id"),
-        (GENERATION, |c| c["eos_token_id"] = json!(["end"]), "eos_token_id"),
-        (TOKENIZER_CONFIG, |c| c["eos_token"] = json!("no token"), "eos_token"),
-        (TOKENIZER_CONFIG, |c| c["chat_template"] = json!(3), "chat_template"),
+        (
+            TOKENIZER,
+            |t| t["model"]["vocab"]["!"] = json!(1 << 20),
+            "model.vocab",
+        ),
+        (
+            GENERATION,
+            |c| c["eos_token_id"] = json!(1 << 20),
+            "eos_token_id",
+        ),
+        (
+            GENERATION,
+            |c| c["eos_token_id"] = json!(["end"]),
+            "eos_token_id",
+        ),
+        (
+            TOKENIZER_CONFIG,
+            |c| c["eos_token"] = json!("no token"),
+            "eos_token",
+        ),
+        (
+            TOKENIZER_CONFIG,
+            |c| c["chat_template"] = json!(3),
+            "chat_template",
+        ),
     ];
     for (file, damage, said) in damages {
         let folder = folder();

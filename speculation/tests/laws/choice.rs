@@ -90,6 +90,40 @@ fn a_choice_among_a_whole_vocabulary_is_the_argmax_over_the_law() {
     }
 }
 
+/// Rows of which most ids are impossible, as a grammar or a restricted vocabulary leaves them, and
+/// flat ones, in which every id may win.
+#[test]
+fn a_choice_among_what_is_left_is_the_argmax_over_the_law() {
+    for seed in 0..12 {
+        let mut logits = model_row(seed, 30_000);
+        let keeps: fn(u64, usize) -> bool = match seed % 4 {
+            0 => |_, id| id < 9_000,
+            1 => |_, id| id % 5 == 3,
+            2 => |seed, id| id % 7_000 == seed as usize,
+            _ => |_, _| true,
+        };
+        for (id, logit) in logits.iter_mut().enumerate() {
+            match keeps(seed, id) {
+                true if seed > 7 => *logit = (id % 3) as f32 / 1000.0,
+                true => {}
+                false => *logit = f32::NEG_INFINITY,
+            }
+        }
+        for sampling in [sampling(1.0, 0, 1.0, 0.0), sampling(0.7, 0, 0.95, 0.0)] {
+            let key = NoiseKey::from_seed(seed);
+            let law = Law::new(&logits, &sampling);
+            for position in 0..20 {
+                let choice = Sampler { sampling, key }.choose(&logits, position);
+                let race = race(&law, key, position);
+                assert_eq!(choice.token, race[0].0, "seed {seed}, position {position}");
+                let second = race.get(1).map_or(f64::NEG_INFINITY, |entry| entry.1);
+                let error = f64::from(choice.margin) - (race[0].1 - second);
+                assert!(error.abs() < 1e-6 || second.is_infinite(), "seed {seed}");
+            }
+        }
+    }
+}
+
 /// Skipping ids that cannot win must not skip one that wins once in a million times.
 #[test]
 fn a_rare_variable_lifts_an_unlikely_token() {

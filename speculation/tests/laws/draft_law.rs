@@ -21,6 +21,18 @@ fn drawn(law: &DraftLaw) -> HashMap<TokenId, u32> {
 }
 
 proptest! {
+    /// Counts may differ by what rounding does to the last bit of a quotient.
+    #[test]
+    fn a_row_has_the_rounded_law_of_its_law(logits in any_row(), sampling in any_sampling()) {
+        let expected = DraftLaw::quantize(&Law::new(&logits, &sampling));
+        let direct = DraftLaw::of_logits(&logits, &sampling);
+        let ids = |law: &DraftLaw| law.entries().iter().map(|entry| entry.0).collect::<Vec<_>>();
+        prop_assert_eq!(ids(&direct), ids(&expected));
+        for (direct, expected) in direct.entries().iter().zip(expected.entries()) {
+            prop_assert!(direct.1.abs_diff(expected.1) <= 1, "{:?} for {:?}", direct, expected);
+        }
+    }
+
     #[test]
     fn a_law_is_rounded_to_few_ids_that_are_its_likeliest(
         logits in any_row(),

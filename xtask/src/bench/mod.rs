@@ -1,5 +1,6 @@
 //! Measurements on real models. Machines differ and are shared: what counts are ratios within a run.
 
+mod engine;
 mod prompts;
 mod rules;
 
@@ -8,6 +9,8 @@ use anyhow::Result;
 /// What to measure.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
+    /// Measure the engine: steps, prefill, shared prefixes, memory, and the whole service.
+    Engine(engine::Options),
     /// Compare the verification rules: how many drafted tokens each accepts, and what that is worth.
     Rules(rules::Options),
 }
@@ -15,6 +18,7 @@ pub(crate) enum Command {
 /// Measures.
 pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
+        Command::Engine(options) => engine::run(options),
         Command::Rules(options) => rules::run(options),
     }
 }

@@ -6,12 +6,13 @@ use spdx::{Expression, ParseMode};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which of our crates each of them may use. ARCHITECTURE.md says why.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("speculation", &[]),
+    ("kernels", &[]),
     ("models", &[]),
     ("proto", &["speculation"]),
     ("service", &["proto"]),
-    ("engine", &["speculation"]),
+    ("engine", &["kernels", "speculation"]),
     ("grammar", &["speculation"]),
     ("coordinator", &["proto", "service", "speculation"]),
     (
@@ -56,10 +57,11 @@ const WORKER_ARROWS: &[&str] = &[
 
 /// What a crate must not link, however indirectly. A name stands for its whole family: `candle`
 /// for `candle-core` as well.
-const UNLINKED: [(&str, &[&str]); 3] = [
+const UNLINKED: [(&str, &[&str]); 4] = [
     ("coordinator", &["candle"]),
     ("engine", &["tonic", "axum"]),
     ("speculation", &["candle", "tonic", "axum", "tokio"]),
+    ("kernels", &["candle", "tonic", "axum", "tokio"]),
 ];
 
 /// Our crates use each other only along the arrows.

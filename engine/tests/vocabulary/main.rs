@@ -5,6 +5,8 @@
     reason = "in helpers of tests too, a failure is the test's"
 )]
 
+mod pieces;
+
 use candle_core::Device;
 use candle_core::quantized::gguf_file::{self, Value};
 use engine::gguf::GgufFile;

@@ -1,0 +1,114 @@
+//! What the engine is held to.
+
+use super::subject::CACHE_BYTES;
+use super::{Figures, ModelFigures};
+use serde::Serialize;
+
+/// A figure and its bound.
+#[derive(Debug, Serialize)]
+pub struct Claim {
+    /// What is claimed.
+    pub name: String,
+    /// What was measured, as a ratio, or in bytes where the name says so.
+    pub measured: f64,
+    /// The bound, with its direction: `>= 0.75`.
+    pub required: String,
+    /// Whether the bound holds.
+    pub holds: bool,
+}
+
+impl Claim {
+    fn at_least(name: &str, measured: f64, bound: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            measured,
+            required: format!(">= {bound}"),
+            holds: measured >= bound,
+        }
+    }
+
+    fn at_most(name: &str, measured: f64, bound: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            measured,
+            required: format!("<= {bound}"),
+            holds: measured <= bound,
+        }
+    }
+}
+
+pub(crate) fn of(figures: &Figures) -> Vec<Claim> {
+    let Figures {
+        target,
+        draft,
+        lean_draft,
+        prefix,
+        memory,
+        ..
+    } = figures;
+    let bandwidth = figures.bandwidth.best();
+    let weights = (target.file_bytes + draft.file_bytes + lean_draft.file_bytes) as f64;
+    let resident = (target.resident_bytes + draft.resident_bytes) as f64;
+    let resident = resident / (target.file_bytes + draft.file_bytes) as f64;
+    let pass = 512.0 / target.prefill_512.best() * target.decode.best();
+    vec![
+        Claim::at_least(
+            "plain decoding, share of the bandwidth limit: target",
+            target.of_limit(bandwidth),
+            0.75,
+        ),
+        Claim::at_least(
+            "plain decoding, share of the bandwidth limit: draft",
+            draft.of_limit(bandwidth),
+            0.6,
+        ),
+        Claim::at_most("a step of 4 rows over one of 1", target.rows_cost(4), 1.5),
+        Claim::at_most("a step of 8 rows over one of 1", target.rows_cost(8), 2.2),
+        Claim::at_least(
+            "prefill of 512 tokens over plain decoding, tokens/s",
+            pass,
+            4.0,
+        ),
+        Claim::at_most(
+            "a step of the draft with frequent ids over a target step",
+            lean_draft.step(1) / target.step(1),
+            0.3,
+        ),
+        Claim::at_least(
+            "time to first token, without over with a cached prefix of 1,000 tokens",
+            prefix.gain(),
+            10.0,
+        ),
+        Claim::at_least(
+            "answers over a cached prefix are those without (1: yes)",
+            f64::from(u8::from(prefix.equal())),
+            1.0,
+        ),
+        Claim::at_most("resident weights over the files' bytes", resident, 1.1),
+        Claim::at_most(
+            "most memory ever held over the files' bytes and the caches",
+            memory.peak() as f64 / (weights + 3.0 * CACHE_BYTES as f64),
+            1.25,
+        ),
+        Claim::at_most(
+            "growth over the requests, bytes per request",
+            memory.growth(),
+            1024.0,
+        ),
+    ]
+}
+
+impl ModelFigures {
+    fn of_limit(&self, bandwidth: f64) -> f64 {
+        self.bytes_per_token as f64 / bandwidth / self.decode.best()
+    }
+
+    fn step(&self, rows: usize) -> f64 {
+        let step = self.steps.iter().find(|step| step.rows == rows);
+        step.map_or(f64::INFINITY, |step| step.times.best())
+    }
+
+    fn rows_cost(&self, rows: usize) -> f64 {
+        self.step(rows) / self.step(1)
+    }
+}
