@@ -69,9 +69,11 @@ pub(crate) fn alone(model: &mut dyn Model, tokens: &[u32]) -> Vec<Vec<f32>> {
 /// The model of a file or folder.
 pub(crate) fn decoder(path: &Path, batch_invariant: bool) -> Box<dyn Model> {
     let source = Source::Files(path.to_owned());
-    let mut model = engine::load(&source, LoadOptions { batch_invariant })
-        .unwrap()
-        .model;
+    let options = LoadOptions {
+        batch_invariant,
+        ..LoadOptions::default()
+    };
+    let mut model = engine::load(&source, options).unwrap().model;
     model.allocate(BLOCKS, CacheType::F32).unwrap();
     model
 }
