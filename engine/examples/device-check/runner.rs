@@ -38,6 +38,7 @@ impl Runner {
             batch_invariant: false,
             device,
             weights,
+            ..LoadOptions::default()
         };
         let mut model = engine::load(source, options)?.model;
         let blocks = ROOM / BLOCK_TOKENS;

@@ -164,7 +164,7 @@ impl Backend for Tensors {
         matrix.forward(rows)
     }
 
-    fn products<'w>(&self, stack: &'w Stack, rows: &Tensor) -> Result<Vec<Tensor>> {
+    fn products(&self, stack: &Stack, rows: &Tensor) -> Result<Vec<Tensor>> {
         stack.forward(rows)
     }
 

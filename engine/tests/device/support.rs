@@ -92,6 +92,7 @@ pub(crate) fn load(source: &Source, device: Device, weights: WeightType) -> Load
         batch_invariant: device.is_cpu(),
         device,
         weights,
+        ..LoadOptions::default()
     };
     engine::load(source, options).unwrap()
 }

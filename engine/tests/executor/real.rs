@@ -71,6 +71,7 @@ pub(crate) fn decoder() -> Box<dyn Model> {
     TinyModel::default().write(path.path()).expect("written");
     let options = LoadOptions {
         batch_invariant: true,
+        ..LoadOptions::default()
     };
     let source = Source::Files(path.path().to_owned());
     engine::load(&source, options).expect("a model").model
