@@ -13,7 +13,6 @@ use crate::{
     cache::{Decoded, Storage},
     parallel::for_each_piece,
 };
-use candle_core::utils::get_num_threads;
 use softmax::{Block, Query, take_in};
 use std::ops::Range;
 
@@ -99,7 +98,7 @@ impl Attention<'_> {
     /// Rows of one input each that go over its blocks together: as many as leave work for all
     /// threads.
     fn tiled_rows(&self) -> Vec<Range<usize>> {
-        let threads = get_num_threads();
+        let threads = rayon::current_num_threads();
         let heads = self.kv_heads * self.tables.len();
         let parts = |parts: &usize| {
             let pieces = parts * heads;

@@ -123,6 +123,12 @@ impl GgufFile {
         Some(&self.header.tensors.get(name)?.shape)
     }
 
+    /// Names of all tensors, and the bytes that each takes.
+    pub fn tensors(&self) -> impl Iterator<Item = (&str, usize)> {
+        let places = self.header.tensors.iter();
+        places.map(|(name, place)| (name.as_str(), place.bytes.len()))
+    }
+
     /// The name of a tensor's type, where the file has the tensor.
     pub(crate) fn tensor_type(&self, name: &str) -> Option<String> {
         Some(format!("{:?}", self.header.tensors.get(name)?.dtype))

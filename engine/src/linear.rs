@@ -1,6 +1,6 @@
 //! Matrix products.
 //!
-//! Weights in the quantised formats go through `kernels`; any other through candle. This module
+//! Weights in the formats that `kernels` has go through it; any other through candle. This module
 //! chooses, spreads the work over the threads, and sees to it that matrices which share their
 //! input are multiplied in one go. It knows nothing of what the matrices are for.
 
@@ -8,7 +8,7 @@ mod general;
 mod packed;
 mod stacked;
 
-use candle_core::quantized::{GgmlDType, QTensor};
+use candle_core::quantized::QTensor;
 use candle_core::{CpuStorage, Result};
 use general::General;
 use packed::{Packed, Rounded};
@@ -27,7 +27,6 @@ pub(crate) struct Rows {
 #[derive(Clone)]
 pub(crate) struct Linear {
     weight: Weight,
-    dtype: GgmlDType,
     outputs: usize,
     inputs: usize,
 }
@@ -85,15 +84,13 @@ impl Linear {
     /// other rows.
     pub(crate) fn new(weight: Arc<QTensor>, batch_invariant: bool) -> Result<Self> {
         let (outputs, inputs) = weight.shape().dims2()?;
-        let dtype = weight.dtype();
-        let weight = match packed::format(dtype) {
+        let weight = match packed::format(weight.dtype(), inputs) {
             // Invariant in any case.
             Some(format) => Weight::Packed(Packed::new(format, outputs, inputs, &weight.data()?)?),
             None => Weight::General(General::new(weight, batch_invariant)?),
         };
         Ok(Self {
             weight,
-            dtype,
             outputs,
             inputs,
         })
@@ -130,9 +127,10 @@ impl Linear {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use candle_core::quantized::GgmlDType;
     use candle_core::{Device, Tensor};
 
-    const DTYPES: [GgmlDType; 11] = [
+    const DTYPES: [GgmlDType; 13] = [
         GgmlDType::F32,
         GgmlDType::F16,
         GgmlDType::BF16,
@@ -141,6 +139,8 @@ pub(super) mod tests {
         GgmlDType::Q5_0,
         GgmlDType::Q5_1,
         GgmlDType::Q8_0,
+        GgmlDType::Q2K,
+        GgmlDType::Q3K,
         GgmlDType::Q4K,
         GgmlDType::Q5K,
         GgmlDType::Q6K,

@@ -5,7 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
-use kernels::{Activations, Format, Grain, Isa, Matrix, TILE};
+use kernels::{Activations, Format, Grain, Input, Isa, Matrix, TILE};
 use rayon::prelude::*;
 use std::hint::black_box;
 use std::time::Instant;
@@ -59,13 +59,18 @@ fn measure(format: Format, outputs: usize, inputs: usize, buffer: &[u64]) {
 }
 
 fn multiply(matrix: &Matrix, isa: Isa, values: &[f32]) {
-    let input = Activations::new(values, matrix.inputs(), Grain::of(matrix.format()));
+    let count = values.len() / matrix.inputs();
+    let rounded =
+        Grain::of(matrix.format()).map(|grain| Activations::new(values, matrix.inputs(), grain));
+    let input = rounded
+        .as_ref()
+        .map_or(Input::Exact(values), Input::Rounded);
     (0..matrix.tiles())
         .into_par_iter()
         .with_min_len(16)
         .for_each(|tile| {
             let mut out = [[0.0; TILE]; 28];
-            matrix.multiply(isa, &input, 0, tile, &mut out[..input.rows()]);
+            matrix.multiply(isa, input, 0, tile, &mut out[..count]);
             black_box(&out);
         });
 }

@@ -6,6 +6,15 @@ use crate::format::{GROUP, SUPER};
 /// Columns that the finer sums are over.
 const FINE: usize = GROUP / 2;
 
+/// What a matrix is multiplied with: rows of as many numbers as it has columns.
+#[derive(Debug, Clone, Copy)]
+pub enum Input<'a> {
+    /// For floats: the rows, one after the other.
+    Exact(&'a [f32]),
+    /// For quants: rows of the format's [`Grain`].
+    Rounded(&'a Activations),
+}
+
 /// How many columns share a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Grain {
@@ -48,11 +57,12 @@ pub(crate) struct Row<'a> {
 }
 
 impl Grain {
-    /// The grain that products with a format take.
-    pub const fn of(format: Format) -> Self {
+    /// The grain that products with a format take; those with floats round nothing.
+    pub const fn of(format: Format) -> Option<Self> {
         match format.block_columns() {
-            GROUP => Self::Small,
-            _ => Self::Large,
+            GROUP => Some(Self::Small),
+            SUPER => Some(Self::Large),
+            _ => None,
         }
     }
 

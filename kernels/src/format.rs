@@ -1,14 +1,20 @@
-//! Formats of weights, as GGUF files hold them.
+//! Formats of weights, as model files hold them.
 //!
 //! Layouts: <https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h>, `block_*`.
 
-/// How weights are stored: in blocks of small whole numbers that share scales.
+/// How weights are stored: as floats, or in blocks of small whole numbers that share scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(
     non_camel_case_types,
     reason = "the names that the field knows them by"
 )]
 pub enum Format {
+    /// Single precision.
+    F32,
+    /// Half precision.
+    F16,
+    /// The upper half of single precision.
+    BF16,
     /// 32 numbers of 4 bits with a scale.
     Q4_0,
     /// 32 numbers of 4 bits with a scale and a minimum.
@@ -27,6 +33,8 @@ pub enum Format {
     Q6_K,
 }
 
+/// Columns of floats that make whole cache lines of a tile.
+pub(crate) const FLOATS: usize = 2;
 /// Columns whose quants lie together, whatever the format.
 pub(crate) const GROUP: usize = 32;
 /// Columns in the large blocks.
@@ -34,7 +42,10 @@ pub(crate) const SUPER: usize = 256;
 
 impl Format {
     /// All formats.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
+        Self::F32,
+        Self::F16,
+        Self::BF16,
         Self::Q4_0,
         Self::Q4_1,
         Self::Q5_0,
@@ -48,6 +59,7 @@ impl Format {
     /// Columns in a block; a matrix has a multiple of them.
     pub const fn block_columns(self) -> usize {
         match self {
+            Self::F32 | Self::F16 | Self::BF16 => FLOATS,
             Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => GROUP,
             Self::Q4_K | Self::Q5_K | Self::Q6_K => SUPER,
         }
@@ -58,9 +70,16 @@ impl Format {
         self.halves() * 2 + self.scale_bytes() + self.block_columns() * self.bits() / 8
     }
 
-    /// Bits of a quant.
+    /// Whether weights are floats, which are multiplied with activations as they are.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16 | Self::BF16)
+    }
+
+    /// Bits of a quant or of a float.
     pub(crate) const fn bits(self) -> usize {
         match self {
+            Self::F32 => 32,
+            Self::F16 | Self::BF16 => 16,
             Self::Q4_0 | Self::Q4_1 | Self::Q4_K => 4,
             Self::Q5_0 | Self::Q5_1 | Self::Q5_K => 5,
             Self::Q6_K => 6,
@@ -71,6 +90,7 @@ impl Format {
     /// Half-precision numbers of a block: the scale, and the minimum where there is one.
     pub(crate) const fn halves(self) -> usize {
         match self {
+            Self::F32 | Self::F16 | Self::BF16 => 0,
             Self::Q4_0 | Self::Q5_0 | Self::Q8_0 | Self::Q6_K => 1,
             Self::Q4_1 | Self::Q5_1 | Self::Q4_K | Self::Q5_K => 2,
         }

@@ -181,6 +181,8 @@ pub(crate) trait Lanes {
     unsafe fn floats(ints: Self::Ints) -> Self::Floats;
     /// Widens half-precision numbers.
     unsafe fn halves(bits: *const u16) -> Self::Floats;
+    /// Widens the upper halves of floats.
+    unsafe fn upper_halves(bits: *const u16) -> Self::Floats;
     unsafe fn splat(value: f32) -> Self::Floats;
     unsafe fn read(values: *const f32) -> Self::Floats;
     unsafe fn write(values: *mut f32, floats: Self::Floats);

@@ -1,9 +1,10 @@
-//! Products of quantised matrices with rows of activations, `y = x·Wᵀ`, made for few rows: one
-//! row is as fast as memory delivers the weights, and a few more rows cost little more.
+//! Products of matrices with rows of activations, `y = x·Wᵀ`, made for few rows: one row is as fast
+//! as memory delivers the weights, and a few more rows cost little more.
 //!
-//! - [`Matrix`] holds weights of a [`Format`], in the bytes that they have in a GGUF file but laid
-//!   out in tiles of [`TILE`] outputs, so that a processor's lanes run across outputs.
-//! - [`Activations`] are rows rounded to eight bits, once for all matrices that they go through.
+//! - [`Matrix`] holds weights of a [`Format`], in the bytes that they have in a file but laid out in
+//!   tiles of [`TILE`] outputs, so that a processor's lanes run across outputs.
+//! - [`Activations`] are rows rounded to eight bits for products with quantised weights, once for
+//!   all matrices that they go through.
 //! - [`Matrix::multiply`] gives one tile of outputs for all rows, with the instructions of an
 //!   [`Isa`].
 //!
@@ -13,6 +14,7 @@
 
 mod activations;
 mod float;
+mod floats;
 mod format;
 mod isa;
 mod matrix;
@@ -20,7 +22,7 @@ mod pack;
 mod product;
 mod quants;
 
-pub use activations::{Activations, Grain, RowMut};
+pub use activations::{Activations, Grain, Input, RowMut};
 pub use format::Format;
 pub use isa::Isa;
 pub use matrix::{Matrix, SizeError};

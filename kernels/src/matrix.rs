@@ -1,11 +1,11 @@
 //! Matrices in tiles.
 
-use crate::pack::{Block, Line, block_lines};
+use crate::pack::{Line, block_lines, read_row, write_row};
 use crate::product::{self, Rows, Tile};
-use crate::{Activations, Format, Grain, Isa, TILE};
+use crate::{Format, Grain, Input, Isa, TILE};
 use rayon::prelude::*;
 
-/// A matrix of quantised weights, laid out in tiles of [`TILE`] outputs. Takes the bytes that it
+/// A matrix of weights, laid out in tiles of [`TILE`] outputs. Takes the bytes that it
 /// has in a file; the last tile is filled up with zeros.
 pub struct Matrix {
     format: Format,
@@ -70,21 +70,21 @@ impl Matrix {
         let tile_halves = blocks * format.halves() * TILE;
         let mut lines = vec![Line::ZERO; tiles * tile_lines];
         let mut halves = vec![0; tiles * tile_halves];
-        lines
-            .par_chunks_exact_mut(tile_lines)
-            .zip(halves.par_chunks_exact_mut(tile_halves))
-            .zip(bytes.par_chunks(TILE * row_bytes))
-            .for_each(|((lines, halves), bytes)| {
-                for (output, row) in bytes.chunks_exact(row_bytes).enumerate() {
-                    let places = lines
-                        .chunks_exact_mut(block_lines(format))
-                        .zip(halves.chunks_exact_mut(format.halves() * TILE));
-                    let blocks = row.chunks_exact(format.block_bytes());
-                    for (block, (lines, halves)) in blocks.zip(places) {
-                        Block::read(format, block).write(format, output, lines, halves);
-                    }
-                }
-            });
+        let pack = |lines: &mut [Line], halves: &mut [u16], bytes: &[u8]| {
+            for (output, row) in bytes.chunks_exact(row_bytes).enumerate() {
+                write_row(format, output, row, lines, halves);
+            }
+        };
+        let lines_of = lines.par_chunks_exact_mut(tile_lines);
+        let rows_of = bytes.par_chunks(TILE * row_bytes);
+        if tile_halves == 0 {
+            let tiles = lines_of.zip(rows_of);
+            tiles.for_each(|(lines, bytes)| pack(lines, &mut [], bytes));
+        } else {
+            let halves_of = halves.par_chunks_exact_mut(tile_halves);
+            let tiles = lines_of.zip(halves_of).zip(rows_of);
+            tiles.for_each(|((lines, halves), bytes)| pack(lines, halves, bytes));
+        }
         Ok(Self {
             format,
             outputs,
@@ -127,32 +127,45 @@ impl Matrix {
         assert!(index < self.outputs, "row {index} of {}", self.outputs);
         assert_eq!(out.len(), self.inputs, "numbers in a row");
         let tile = self.tile(index / TILE);
-        let blocks = tile.lines.chunks_exact(block_lines(self.format));
-        let halves = tile.halves.chunks_exact(self.format.halves() * TILE);
-        let out = out.chunks_exact_mut(self.format.block_columns());
-        for ((lines, halves), out) in blocks.zip(halves).zip(out) {
-            Block::gather(self.format, index % TILE, lines, halves).dequantise(self.format, out);
-        }
+        read_row(self.format, index % TILE, tile.lines, tile.halves, out);
     }
 
     /// The products of some rows of `input`, from row `first` on and one for each entry of `out`,
     /// with the outputs of a tile. In the last tile, what is over is zero.
     ///
     /// # Panics
-    /// If there is no such tile, if `input` has not so many rows or is of another width or grain,
+    /// If there is no such tile, if `input` has not so many rows or is not what the format takes,
     /// or if this processor has not the instructions.
     pub fn multiply(
         &self,
         isa: Isa,
-        input: &Activations,
+        input: Input<'_>,
         first: usize,
         tile: usize,
         out: &mut [[f32; TILE]],
     ) {
-        assert_eq!(input.width(), self.inputs, "numbers in a row");
-        assert_eq!(input.grain(), Grain::of(self.format), "columns of a scale");
-        assert!(first + out.len() <= input.rows(), "rows");
-        let rows = Rows { input, first };
+        let end = first + out.len();
+        match input {
+            Input::Rounded(rows) => {
+                let grain = Grain::of(self.format);
+                assert_eq!(Some(rows.grain()), grain, "columns of a scale");
+                assert_eq!(rows.width(), self.inputs, "numbers in a row");
+                assert!(end <= rows.rows(), "rows");
+            }
+            Input::Exact(rows) => {
+                assert!(
+                    self.format.is_float(),
+                    "{:?} takes rounded rows",
+                    self.format
+                );
+                assert!(end * self.inputs <= rows.len(), "rows");
+            }
+        }
+        let rows = Rows {
+            input,
+            width: self.inputs,
+            first,
+        };
         product::multiply(isa, self.format, self.tile(tile), rows, out);
     }
 

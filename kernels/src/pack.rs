@@ -1,6 +1,8 @@
 //! Where each bit of a block lies, in a file and in a tile.
 //!
-//! A tile's block is lines of 64 bytes: a header with the small scales, then for each group of 32
+//! Floats lie column by column: `[column][output]`.
+//!
+//! Of quants, a tile's block is lines of 64 bytes: a header with the small scales, then for each group of 32
 //! columns the quants of 16 outputs. Byte `4·output + column` of a line belongs to four
 //! neighbouring columns, a *quad*; a group has eight.
 //!
@@ -13,8 +15,50 @@
 //! lines. The 256 scales and minima of 6 bits fill three: the first 192 in the lower bits of the
 //! bytes, the others by two bits in the upper bits of all three lines.
 
-use crate::format::{GROUP, SUPER};
+use crate::float::from_half;
+use crate::format::{FLOATS, GROUP, SUPER};
 use crate::{Format, TILE};
+
+/// Writes a row as it is in a file as the given output of a tile, whose `lines` and `halves` are
+/// zeroed before.
+pub(crate) fn write_row(
+    format: Format,
+    output: usize,
+    row: &[u8],
+    lines: &mut [Line],
+    halves: &mut [u16],
+) {
+    let bytes = format.block_bytes();
+    let lines = lines.chunks_exact_mut(block_lines(format));
+    if format.is_float() {
+        let places = lines.zip(row.chunks_exact(bytes));
+        return places.for_each(|(lines, block)| write_floats(output, block, lines));
+    }
+    let places = lines.zip(halves.chunks_exact_mut(format.halves() * TILE));
+    for ((lines, halves), block) in places.zip(row.chunks_exact(bytes)) {
+        Block::read(format, block).write(format, output, lines, halves);
+    }
+}
+
+/// The numbers that an output of a tile stands for.
+pub(crate) fn read_row(
+    format: Format,
+    output: usize,
+    lines: &[Line],
+    halves: &[u16],
+    out: &mut [f32],
+) {
+    let lines = lines.chunks_exact(block_lines(format));
+    let out = out.chunks_exact_mut(format.block_columns());
+    if format.is_float() {
+        let places = lines.zip(out);
+        return places.for_each(|(lines, out)| read_floats(format, output, lines, out));
+    }
+    let places = lines.zip(halves.chunks_exact(format.halves() * TILE));
+    for ((lines, halves), out) in places.zip(out) {
+        Block::gather(format, output, lines, halves).dequantise(format, out);
+    }
+}
 
 /// As many bytes as a cache line has.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +100,9 @@ pub(crate) const fn group_lines(format: Format) -> usize {
 
 /// Lines of a tile's block.
 pub(crate) const fn block_lines(format: Format) -> usize {
+    if format.is_float() {
+        return TILE * format.block_bytes() / size_of::<Line>();
+    }
     header_lines(format) + format.block_columns() / GROUP * group_lines(format)
 }
 
@@ -211,7 +258,7 @@ impl Block {
 
     /// The numbers that the block stands for.
     pub(crate) fn dequantise(&self, format: Format, out: &mut [f32]) {
-        let [scale, minimum] = self.halves.map(crate::float::from_half);
+        let [scale, minimum] = self.halves.map(from_half);
         let offset = format.offset();
         for (column, (out, &quant)) in out.iter_mut().zip(&self.quants).enumerate() {
             *out = match format {
@@ -227,8 +274,31 @@ impl Block {
                     let scale = scale * f32::from(self.scales[column / 16]);
                     scale * f32::from(quant as i8 - offset as i8)
                 }
+                Format::F32 | Format::F16 | Format::BF16 => unreachable!("floats have no blocks"),
             };
         }
+    }
+}
+
+fn write_floats(output: usize, block: &[u8], lines: &mut [Line]) {
+    let size = block.len() / FLOATS;
+    for (column, float) in block.chunks_exact(size).enumerate() {
+        let place = (column * TILE + output) * size;
+        lines[place / 64].0[place % 64..][..size].copy_from_slice(float);
+    }
+}
+
+fn read_floats(format: Format, output: usize, lines: &[Line], out: &mut [f32]) {
+    let size = format.block_bytes() / FLOATS;
+    for (column, out) in out.iter_mut().enumerate() {
+        let place = (column * TILE + output) * size;
+        let float = &lines[place / 64].0[place % 64..][..size];
+        let half = u16::from_le_bytes([float[0], float[1]]);
+        *out = match format {
+            Format::F16 => from_half(half),
+            Format::BF16 => f32::from_bits(u32::from(half) << 16),
+            _ => f32::from_le_bytes([float[0], float[1], float[2], float[3]]),
+        };
     }
 }
 

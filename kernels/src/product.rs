@@ -1,6 +1,7 @@
 //! The products of a tile with some rows, written once for all processors.
 
-use crate::activations::{Activations, Row};
+use crate::activations::{Input, Row};
+use crate::floats::{Brain, Floats, Half, Single};
 use crate::format::{GROUP, SUPER};
 use crate::isa::{self, Isa, Lanes};
 use crate::pack::{Line, MINIMA};
@@ -15,10 +16,11 @@ pub(crate) struct Tile<'a> {
     pub(crate) halves: &'a [u16],
 }
 
-/// Rows of activations from one on.
+/// Rows of activations from one on, of what the tile's format takes.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows<'a> {
-    pub(crate) input: &'a Activations,
+    pub(crate) input: Input<'a>,
+    pub(crate) width: usize,
     pub(crate) first: usize,
 }
 
@@ -34,12 +36,18 @@ const LINE: usize = size_of::<Line>();
 
 /// A tile's products with `R` rows.
 pub(crate) trait Kernel {
+    /// A row of activations.
+    type Row<'a>: Copy;
+
+    /// A row, counted from the first.
+    fn row(rows: Rows<'_>, index: usize) -> Self::Row<'_>;
+
     /// # Safety
     /// The processor has what `L` needs; `tile` and `rows` are of this format and fit each other.
-    unsafe fn run<L: Lanes, const R: usize>(tile: Tile<'_>, rows: &[Row<'_>; R]) -> Sums<R>;
+    unsafe fn run<L: Lanes, const R: usize>(tile: Tile<'_>, rows: &[Self::Row<'_>; R]) -> Sums<R>;
 }
 
-type Sums<const R: usize> = [[f32; TILE]; R];
+pub(crate) type Sums<const R: usize> = [[f32; TILE]; R];
 
 /// Small blocks: a scale, and an offset of the quants or a minimum.
 struct Small<Q, const OFFSET: i32, const MINIMA: bool>(PhantomData<Q>);
@@ -57,6 +65,9 @@ pub(crate) fn multiply(
     out: &mut [[f32; TILE]],
 ) {
     match format {
+        Format::F32 => isa::enter::<Floats<Single>>(isa, tile, rows, out),
+        Format::F16 => isa::enter::<Floats<Half>>(isa, tile, rows, out),
+        Format::BF16 => isa::enter::<Floats<Brain>>(isa, tile, rows, out),
         Format::Q4_0 => isa::enter::<Small<Four, 8, false>>(isa, tile, rows, out),
         Format::Q4_1 => isa::enter::<Small<Four, 0, true>>(isa, tile, rows, out),
         Format::Q5_0 => isa::enter::<Small<Five, 16, false>>(isa, tile, rows, out),
@@ -102,13 +113,12 @@ unsafe fn piece<L: Lanes, K: Kernel, const R: usize>(
     out: &mut [[f32; TILE]],
 ) -> usize {
     let last = out.len() - 1;
-    let Rows { input, first } = rows;
-    let mut rows = [input.row(first + start); R];
-    for (i, row) in rows.iter_mut().enumerate() {
-        *row = input.row(first + last.min(start + i));
+    let mut piece = [K::row(rows, start); R];
+    for (i, row) in piece.iter_mut().enumerate() {
+        *row = K::row(rows, last.min(start + i));
     }
     // SAFETY: as required of the caller.
-    let sums = unsafe { K::run::<L, R>(tile, &rows) };
+    let sums = unsafe { K::run::<L, R>(tile, &piece) };
     for (out, sums) in out[start..].iter_mut().zip(sums) {
         *out = sums;
     }
@@ -116,6 +126,13 @@ unsafe fn piece<L: Lanes, K: Kernel, const R: usize>(
 }
 
 impl<Q: Quants, const OFFSET: i32, const MINIMA: bool> Kernel for Small<Q, OFFSET, MINIMA> {
+    type Row<'a> = Row<'a>;
+
+    #[inline(always)]
+    fn row(rows: Rows<'_>, index: usize) -> Row<'_> {
+        rounded_row(rows, index)
+    }
+
     #[inline(always)]
     unsafe fn run<L: Lanes, const R: usize>(tile: Tile<'_>, rows: &[Row<'_>; R]) -> Sums<R> {
         let halves = if MINIMA { 2 * TILE } else { TILE };
@@ -161,6 +178,13 @@ impl<Q: Quants, const OFFSET: i32, const MINIMA: bool> Kernel for Small<Q, OFFSE
 }
 
 impl<Q: Quants> Kernel for WithMinima<Q> {
+    type Row<'a> = Row<'a>;
+
+    #[inline(always)]
+    fn row(rows: Rows<'_>, index: usize) -> Row<'_> {
+        rounded_row(rows, index)
+    }
+
     #[inline(always)]
     unsafe fn run<L: Lanes, const R: usize>(tile: Tile<'_>, rows: &[Row<'_>; R]) -> Sums<R> {
         const HEADER: usize = 3;
@@ -208,6 +232,13 @@ impl<Q: Quants> Kernel for WithMinima<Q> {
 }
 
 impl Kernel for WithOffset {
+    type Row<'a> = Row<'a>;
+
+    #[inline(always)]
+    fn row(rows: Rows<'_>, index: usize) -> Row<'_> {
+        rounded_row(rows, index)
+    }
+
     #[inline(always)]
     unsafe fn run<L: Lanes, const R: usize>(tile: Tile<'_>, rows: &[Row<'_>; R]) -> Sums<R> {
         const HEADER: usize = 4;
@@ -312,19 +343,26 @@ unsafe fn add_part<L: Lanes>(
     }
 }
 
+fn rounded_row(rows: Rows<'_>, index: usize) -> Row<'_> {
+    match rows.input {
+        Input::Rounded(activations) => activations.row(rows.first + index),
+        Input::Exact(_) => unreachable!("checked by the matrix"),
+    }
+}
+
 /// Where a line of the tile begins.
 ///
 /// # Safety
 /// It lies within the tile.
 #[inline(always)]
-unsafe fn lines_at(tile: Tile<'_>, line: usize) -> *const u8 {
+pub(crate) unsafe fn lines_at(tile: Tile<'_>, line: usize) -> *const u8 {
     // SAFETY: as required of the caller.
     unsafe { tile.lines.as_ptr().add(line).cast() }
 }
 
 /// Asks for what is read after the next lines: this tile's, or those of the tile behind it.
 #[inline(always)]
-fn ahead(lines: *const u8, count: usize) {
+pub(crate) fn ahead(lines: *const u8, count: usize) {
     for i in 0..count {
         isa::prefetch(lines.wrapping_add(AHEAD + i * LINE));
     }

@@ -6,7 +6,7 @@ use crate::{CacheType, Device, Setting, WeightType};
 use anyhow::Result;
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 
-const TEXTS: u64 = 16;
+const TEXTS: u64 = 12;
 const PROMPT: usize = 40;
 const TOKENS: usize = 64;
 /// Tokens per proposal, and how often one is what the model would say.

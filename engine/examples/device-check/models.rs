@@ -5,6 +5,7 @@ use candle_core::quantized::GgmlDType;
 use engine::Source;
 use engine::tiny::TinyModel;
 use std::fmt;
+use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// What a file holds matrices in.
@@ -14,7 +15,7 @@ pub(crate) enum Encoding {
     Q4K,
 }
 
-/// Files with a small model of each encoding, to compare, and a larger one, to measure.
+/// Files with a small model of each encoding, to compare, and a larger quantised one, to measure.
 pub(crate) struct Models {
     folder: TempDir,
     megabytes: u64,
@@ -28,27 +29,26 @@ impl Models {
             folder,
             megabytes: 0,
         };
-        let (layers, heads) = if quick { (4, 16) } else { (8, 64) };
         for encoding in [Encoding::F32, Encoding::Q4K] {
-            let dtype = encoding.dtype();
             let small = TinyModel {
-                dtype,
+                dtype: encoding.dtype(),
                 seed: 5,
                 layers: 4,
                 heads: 8,
                 ..TinyModel::default()
             };
-            small.write(&models.path(encoding, "small"))?;
-            let large = TinyModel {
-                dtype,
-                seed: 6,
-                layers,
-                heads,
-                ..TinyModel::default()
-            };
-            large.write(&models.path(encoding, "large"))?;
+            small.write(&models.small_path(encoding))?;
         }
-        let megabytes = models.path(Encoding::Q4K, "large").metadata()?.len() / 1_000_000;
+        let (layers, heads) = if quick { (4, 16) } else { (8, 64) };
+        let large = TinyModel {
+            dtype: Encoding::Q4K.dtype(),
+            seed: 6,
+            layers,
+            heads,
+            ..TinyModel::default()
+        };
+        large.write(&models.large_path())?;
+        let megabytes = models.large_path().metadata()?.len() / 1_000_000;
         Ok(Self {
             megabytes,
             ..models
@@ -56,21 +56,29 @@ impl Models {
     }
 
     pub(crate) fn description(&self) -> String {
-        format!("random weights, {} MB in {}", self.megabytes, Encoding::Q4K)
+        format!(
+            "speed of random weights of {} MB in {}",
+            self.megabytes,
+            Encoding::Q4K
+        )
     }
 
     /// The one to compare.
     pub(crate) fn small(&self, encoding: Encoding) -> Source {
-        Source::Files(self.path(encoding, "small"))
+        Source::Files(self.small_path(encoding))
     }
 
     /// The one to measure.
-    pub(crate) fn large(&self, encoding: Encoding) -> Source {
-        Source::Files(self.path(encoding, "large"))
+    pub(crate) fn large(&self) -> Source {
+        Source::Files(self.large_path())
     }
 
-    fn path(&self, encoding: Encoding, size: &str) -> std::path::PathBuf {
-        self.folder.path().join(format!("{size}-{encoding}.gguf"))
+    fn small_path(&self, encoding: Encoding) -> PathBuf {
+        self.folder.path().join(format!("small-{encoding}.gguf"))
+    }
+
+    fn large_path(&self) -> PathBuf {
+        self.folder.path().join("large.gguf")
     }
 }
 

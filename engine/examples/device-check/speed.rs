@@ -9,9 +9,10 @@ use std::time::Instant;
 /// Tokens that a text holds before what is measured.
 const CONTEXT: usize = 256;
 const PREFILL: usize = 512;
-/// Of each kind, after [`WARM`] that are not counted; the median is taken.
+/// Steps of few rows, of which the median is taken, after one that is not counted; and the same of
+/// prefill.
 const STEPS: usize = 9;
-const WARM: usize = 2;
+const PREFILLS: usize = 3;
 
 /// What the check finds.
 pub(crate) struct Speed {
@@ -28,21 +29,25 @@ pub(crate) struct Speed {
 
 impl Speed {
     pub(crate) fn of(models: &Models, setting: &Setting, device: &Device) -> Result<Self> {
-        let mut runner = Runner::new(&models.large(setting.stored), setting, device)?;
+        let mut runner = Runner::new(&models.large(), setting, device)?;
         let context = prompt(CONTEXT, 1);
         for text in 0..TEXTS {
             runner.append(text, 0, &context, 0)?;
         }
         let tokens = prompt(8, 2);
-        let mut rows =
-            |count: usize| median(|| runner.append(0, CONTEXT, &tokens[..count], count).map(drop));
+        let mut rows = |count: usize| {
+            median(STEPS, || {
+                let tokens = &tokens[..count];
+                runner.append(0, CONTEXT, tokens, count).map(drop)
+            })
+        };
         let (one, four, eight) = (rows(1)?, rows(4)?, rows(8)?);
         let parts: Vec<_> = (0..TEXTS)
             .map(|text| (text, CONTEXT, &tokens[..1]))
             .collect();
-        let texts = median(|| runner.step(&parts, 1).map(drop))?;
+        let texts = median(STEPS, || runner.step(&parts, 1).map(drop))?;
         let long = prompt(PREFILL, 3);
-        let prefill = median(|| runner.append(0, 0, &long, 1).map(drop))?;
+        let prefill = median(PREFILLS, || runner.append(0, 0, &long, 1).map(drop))?;
         Ok(Self {
             tokens_per_second: 1.0 / one,
             four_rows: four / one,
@@ -54,16 +59,14 @@ impl Speed {
 }
 
 /// Seconds that `step` takes.
-fn median(mut step: impl FnMut() -> Result<()>) -> Result<f64> {
-    let mut times = Vec::with_capacity(STEPS);
-    for _ in 0..WARM {
-        step()?;
-    }
-    for _ in 0..STEPS {
+fn median(steps: usize, mut step: impl FnMut() -> Result<()>) -> Result<f64> {
+    step()?;
+    let mut times = Vec::with_capacity(steps);
+    for _ in 0..steps {
         let begun = Instant::now();
         step()?;
         times.push(begun.elapsed().as_secs_f64());
     }
     times.sort_by(f64::total_cmp);
-    Ok(times[STEPS / 2])
+    Ok(times[steps / 2])
 }

@@ -1,6 +1,6 @@
 //! One sequence's part of the cache.
 
-use super::{BLOCK_TOKENS, BlockId, Content, Pool};
+use super::{BLOCK_TOKENS, BlockId, Content, Pool, books::Books};
 use crate::EngineError;
 use speculation::TokenId;
 
@@ -65,25 +65,20 @@ impl Lease {
         let missing = tokens
             .div_ceil(BLOCK_TOKENS)
             .saturating_sub(self.blocks.len());
-        let tail = self.tail().filter(|_| extra > 0);
         let mut books = self.pool.books();
-        let tail = tail.filter(|&tail| books.is_published(tail));
-        let shared = tail.is_some_and(|tail| books.is_shared(tail));
-        if missing.saturating_add(usize::from(shared)) > books.free() + books.cached() {
+        let written = self.tail().filter(|_| extra > 0);
+        let tail = written.filter(|&tail| books.is_published(tail));
+        let is_shared = tail.is_some_and(|tail| books.is_shared(tail));
+        if missing.saturating_add(usize::from(is_shared)) > books.free() + books.cached() {
             return Err(EngineError::CacheFull {
                 tokens,
                 budget_bytes: self.pool.budget_bytes(),
             });
         }
-        // A published block follows the tail: a copy keeps both, as long as there is room.
-        let is_parent = |tail: BlockId| shared || books.is_parent(tail);
-        let mut copied = tail.filter(|&tail| is_parent(tail));
-        while missing + usize::from(copied.is_some()) > books.free() {
-            if !books.evict() {
-                break;
-            }
-            copied = copied.filter(|&tail| shared || books.is_parent(tail));
-        }
+        // Where cached blocks go on from the tail, a copy keeps them as long as there is room.
+        let is_needed = |books: &Books| tail.is_some_and(|tail| is_shared || books.is_parent(tail));
+        while missing + usize::from(is_needed(&books)) > books.free() && books.evict() {}
+        let copied = tail.filter(|_| is_needed(&books));
         if let (Some(tail), None) = (tail, copied) {
             books.unpublish(tail);
         }

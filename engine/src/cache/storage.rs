@@ -3,10 +3,9 @@
 //! A block's memory is allocated, zeroed, when it is first written to, and kept until the storage
 //! is dropped: an idle server takes no memory for its cache, a busy one what it has used at most.
 
-use super::encoding::{decode_keys, decode_values, encode};
+use super::encoding::{decode_keys, decode_values, encode, widen};
 use super::{BLOCK_TOKENS, BlockId, CacheType, KvLayout};
 use half::f16;
-use half::slice::HalfFloatSliceExt as _;
 use std::ops::Range;
 
 /// The keys and values of all blocks, in every layer.
@@ -96,8 +95,8 @@ impl Storage {
         decoded.values.resize(head_len, 0.0);
         match block {
             Block::F16(numbers) => {
-                numbers[keys.numbers].convert_to_f32_slice(&mut decoded.keys);
-                numbers[values.numbers].convert_to_f32_slice(&mut decoded.values);
+                widen(&numbers[keys.numbers], &mut decoded.keys);
+                widen(&numbers[values.numbers], &mut decoded.values);
             }
             Block::Q8 { codes, scales } => {
                 let (key_scales, value_scales) = (&scales[keys.scales], &scales[values.scales]);

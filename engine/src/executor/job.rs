@@ -217,12 +217,11 @@ impl Job {
         self.due() <= SHORT_ROWS
     }
 
-    /// How many of the next `rows` rows are read: the last ones, but none twice.
+    /// How many of the next `rows` rows are read.
     pub(super) fn wanted(&self, rows: usize) -> usize {
         let first = self.base + self.work.tokens.len() - self.work.rows;
         let start = self.held.lease.len();
-        let first = first.max(start).max(self.held.prefix.len());
-        (start + rows).saturating_sub(first)
+        (start + rows).saturating_sub(first.max(start))
     }
 
     /// The job's part of a batch: its next `rows` rows.

@@ -1,10 +1,10 @@
-//! Products in any of candle's encodings.
+//! Products in encodings that `kernels` has none for.
 //!
 //! The kernels are candle's. This module sees to it that all rows of a product go through the same
 //! one, where that is asked for.
 
 use super::Rows;
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
+use candle_core::quantized::{QStorage, QTensor};
 use candle_core::{CpuStorage, CustomOp1, Device, Layout, Result};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,16 +20,8 @@ pub(super) struct General {
 }
 
 impl General {
-    /// F16 and BF16 become F32, because their kernels round the activations. The matrix is laid
-    /// out for its kernel now rather than in the first product.
+    /// The matrix is laid out for its kernel now rather than in the first product.
     pub(super) fn new(weight: Arc<QTensor>, batch_invariant: bool) -> Result<Self> {
-        let weight = match weight.dtype() {
-            GgmlDType::F16 | GgmlDType::BF16 => {
-                let values = weight.dequantize(&Device::Cpu)?;
-                Arc::new(QTensor::quantize(&values, GgmlDType::F32)?)
-            }
-            _ => weight,
-        };
         let inputs = weight.shape().dims()[1];
         let general = Self {
             weight,

@@ -1,10 +1,10 @@
-//! Products in the quantised formats, spread over the threads.
+//! Products in the formats of `kernels`, spread over the threads.
 
 use super::Rows;
 use crate::parallel::{for_each_columns, for_each_piece};
 use candle_core::quantized::GgmlDType;
 use candle_core::{Error, Result};
-use kernels::{Activations, Format, Grain, Isa, Matrix, TILE};
+use kernels::{Activations, Format, Grain, Input, Isa, Matrix, TILE};
 use std::sync::{Arc, OnceLock};
 
 /// Rows for which the weights are read once. Their activations stay in a core's own cache.
@@ -24,9 +24,16 @@ pub(super) struct Rounded<'a> {
     large: OnceLock<Activations>,
 }
 
-/// The format of an encoding that there are kernels for.
-pub(super) fn format(dtype: GgmlDType) -> Option<Format> {
+/// The format of a matrix that there are kernels for.
+pub(super) fn format(dtype: GgmlDType, inputs: usize) -> Option<Format> {
+    format_of(dtype).filter(|format| inputs.is_multiple_of(format.block_columns()))
+}
+
+fn format_of(dtype: GgmlDType) -> Option<Format> {
     match dtype {
+        GgmlDType::F32 => Some(Format::F32),
+        GgmlDType::F16 => Some(Format::F16),
+        GgmlDType::BF16 => Some(Format::BF16),
         GgmlDType::Q4_0 => Some(Format::Q4_0),
         GgmlDType::Q4_1 => Some(Format::Q4_1),
         GgmlDType::Q5_0 => Some(Format::Q5_0),
@@ -57,8 +64,8 @@ impl Packed {
     /// The product with each row.
     pub(super) fn product(&self, input: &Rounded<'_>) -> Vec<f32> {
         let width = self.matrix.outputs();
-        let input = input.activations(Grain::of(self.matrix.format()));
-        let mut values = vec![0.0; input.rows() * width];
+        let mut values = vec![0.0; input.rows.count() * width];
+        let input = input.of(self.matrix.format());
         for (index, values) in values.chunks_mut(MAX_ROWS * width).enumerate() {
             let first = index * MAX_ROWS;
             for_each_columns::<TILE, MAX_ROWS, _>(values, width, |tile, out| {
@@ -88,12 +95,16 @@ impl<'a> Rounded<'a> {
         self.rows
     }
 
-    fn activations(&self, grain: Grain) -> &Activations {
+    /// As products with a format take them.
+    fn of(&self, format: Format) -> Input<'_> {
+        let Some(grain) = Grain::of(format) else {
+            return Input::Exact(self.rows.values());
+        };
         let place = match grain {
             Grain::Small => &self.small,
             Grain::Large => &self.large,
         };
-        place.get_or_init(|| round(self.rows, grain))
+        Input::Rounded(place.get_or_init(|| round(self.rows, grain)))
     }
 }
 

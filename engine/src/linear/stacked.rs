@@ -2,7 +2,7 @@
 
 use super::packed::Rounded;
 use super::{Linear, Rows};
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
+use candle_core::quantized::{QStorage, QTensor};
 use candle_core::{Device, Result};
 use std::sync::Arc;
 
@@ -42,11 +42,6 @@ impl Stacked {
             .map(|group| Linear::new(Arc::new(stack(group)?), batch_invariant))
             .collect::<Result<_>>()?;
         Ok(Self { products, places })
-    }
-
-    /// The encoding of the first of them.
-    pub(crate) fn dtype(&self) -> GgmlDType {
-        self.products[0].dtype
     }
 
     /// The product of every matrix with each row.
@@ -103,6 +98,7 @@ fn stack(mut parts: Vec<QTensor>) -> Result<QTensor> {
 mod tests {
     use super::super::tests::{random, random_rows};
     use super::*;
+    use candle_core::quantized::GgmlDType;
 
     #[test]
     fn stacked_matrices_give_what_each_gives_alone() {

@@ -9,7 +9,7 @@ use engine::{
 use speculation::{AdjustmentOptions, Adjustments, Prefix, TokenId};
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 /// What a model was asked for.
@@ -17,6 +17,7 @@ use std::sync::{
 pub(crate) struct Counts {
     rows: AtomicUsize,
     copies: AtomicUsize,
+    copies_fail: AtomicBool,
 }
 
 impl Counts {
@@ -27,6 +28,11 @@ impl Counts {
 
     pub(crate) fn copies(&self) -> usize {
         self.copies.load(Ordering::SeqCst)
+    }
+
+    /// Has the model fail at copies from now on, or not.
+    pub(crate) fn let_copies_fail(&self, fail: bool) {
+        self.copies_fail.store(fail, Ordering::SeqCst);
     }
 }
 
@@ -46,6 +52,9 @@ impl Model for Counted {
 
     fn copy_block(&mut self, from: BlockId, to: BlockId) -> Result<(), EngineError> {
         self.counts.copies.fetch_add(1, Ordering::SeqCst);
+        if self.counts.copies_fail.load(Ordering::SeqCst) {
+            return Err(EngineError::Model("as ordered".to_owned()));
+        }
         self.inner.copy_block(from, to)
     }
 

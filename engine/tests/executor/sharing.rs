@@ -2,7 +2,7 @@
 
 use crate::real::{Noting, Whole, counted, open, text, with_blocks};
 use crate::support::{begin, within};
-use engine::{CacheType, Engine, EngineOptions};
+use engine::{CacheType, Engine, EngineError, EngineOptions};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use speculation::TokenId;
 use std::sync::{Arc, Mutex};
@@ -68,6 +68,37 @@ async fn a_prompt_that_is_there_whole_still_has_its_logits_computed() {
         assert_eq!(within(call).await.unwrap().0, expected);
         assert_eq!(counts.take_rows(), computed);
     }
+}
+
+#[tokio::test]
+async fn a_cut_inside_what_another_holds_costs_a_copy_and_its_failure_one_call() {
+    let (engine, counts) = counted(with_blocks(100, CacheType::F32));
+    let mut sequences = [open(&engine), open(&engine)];
+    for sequence in &mut sequences {
+        within(sequence.read(0, text(1, 70), 1, Noting::default()))
+            .await
+            .unwrap();
+    }
+    let [first, second] = &mut sequences;
+    counts.let_copies_fail(true);
+    let failed = within(first.read(40, text(2, 8), 2, Noting::default())).await;
+    assert_eq!(
+        failed.unwrap_err(),
+        EngineError::Model("as ordered".to_owned())
+    );
+    assert_eq!(first.cached_len(), 40);
+    counts.let_copies_fail(false);
+    counts.take_rows();
+    let mut whole = Whole::new(CacheType::F32);
+    let changed = [&text(1, 40)[..], &text(2, 8)].concat();
+    let again = within(first.read(40, text(2, 8), 2, Noting::default())).await;
+    assert_eq!(again.unwrap().0, whole.bits(&changed, 2));
+    assert_eq!(counts.take_rows(), 16, "the end of what was kept as well");
+    assert_eq!(counts.copies(), 1);
+    let mut longer = text(1, 70);
+    longer.push(5);
+    let other = within(second.read(70, vec![5], 1, Noting::default())).await;
+    assert_eq!(other.unwrap().0, whole.bits(&longer, 1), "it lost nothing");
 }
 
 #[tokio::test]

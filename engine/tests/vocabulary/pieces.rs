@@ -94,6 +94,16 @@ fn pieces_join_by_the_best_score() {
     assert_eq!(of_scores([-1.0, -2.0]), ["ab", "c"]);
     assert_eq!(of_scores([-2.0, -1.0]), ["a", "bc"]);
     assert_eq!(of_scores([-1.0, -1.0]), ["ab", "c"], "the first of equals");
+    // A longer piece is made in the one way in which scores have it made.
+    let abc = [
+        ("a", -9.0),
+        ("b", -9.0),
+        ("c", -9.0),
+        ("ab", -2.0),
+        ("bc", -1.0),
+        ("abc", -3.0),
+    ];
+    assert_eq!(encode(&pieces(&abc, bare), "abcab"), ["abc", "ab"]);
 }
 
 #[test]

@@ -128,6 +128,11 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
     }
 
     #[inline(always)]
+    unsafe fn upper_halves(bits: *const u16) -> float32x4_t {
+        vreinterpretq_f32_u32(vshll_n_u16::<16>(vld1_u16(bits)))
+    }
+
+    #[inline(always)]
     unsafe fn splat(value: f32) -> float32x4_t {
         vdupq_n_f32(value)
     }

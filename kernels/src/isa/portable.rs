@@ -133,6 +133,11 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
+    unsafe fn upper_halves(bits: *const u16) -> Self::Floats {
+        (*bits.cast::<[u16; TILE]>()).map(|half| f32::from_bits(u32::from(half) << 16))
+    }
+
+    #[inline(always)]
     unsafe fn splat(value: f32) -> Self::Floats {
         [value; TILE]
     }

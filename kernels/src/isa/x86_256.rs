@@ -167,6 +167,12 @@ impl<const VNNI: bool> Lanes for X256<VNNI> {
     }
 
     #[inline(always)]
+    unsafe fn upper_halves(bits: *const u16) -> __m256 {
+        let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(bits.cast()));
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+    }
+
+    #[inline(always)]
     unsafe fn splat(value: f32) -> __m256 {
         _mm256_set1_ps(value)
     }

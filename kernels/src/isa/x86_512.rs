@@ -165,6 +165,12 @@ impl Lanes for X512 {
     }
 
     #[inline(always)]
+    unsafe fn upper_halves(bits: *const u16) -> __m512 {
+        let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(bits.cast()));
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
+    }
+
+    #[inline(always)]
     unsafe fn splat(value: f32) -> __m512 {
         _mm512_set1_ps(value)
     }

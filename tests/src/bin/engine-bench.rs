@@ -23,6 +23,10 @@ struct Options {
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=4000))]
     context: u64,
 
+    /// Ids whose logits the lean draft computes, as the draft worker's `--draft-vocab`
+    #[arg(long, default_value_t = 32_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    draft_vocab: u64,
+
     /// How often each figure is taken; the best counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100))]
     tries: u64,
@@ -57,6 +61,7 @@ fn measure(options: &Options) -> Result<()> {
     let plan = Plan {
         target: file(&options.preset, Role::Target)?,
         draft: file(&options.preset, Role::Draft)?,
+        draft_vocab: usize::try_from(options.draft_vocab)?,
         context: usize::try_from(options.context)?,
         tries: usize::try_from(options.tries)?,
         requests: usize::try_from(options.requests)?,

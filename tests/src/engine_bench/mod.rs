@@ -27,6 +27,8 @@ pub struct Plan {
     pub target: PathBuf,
     /// The draft's file.
     pub draft: PathBuf,
+    /// Ids whose logits a lean draft computes.
+    pub draft_vocab: usize,
     /// Tokens that the cache holds when steps are timed.
     pub context: usize,
     /// How often each figure is taken.
@@ -44,6 +46,8 @@ pub struct Figures {
     context: usize,
     target: ModelFigures,
     draft: ModelFigures,
+    /// The draft with frequent ids alone.
+    lean_draft: ModelFigures,
     prefix: prefix::Figures,
     memory: memory::Figures,
 }
@@ -81,12 +85,14 @@ pub async fn run(plan: &Plan, progress: &dyn Fn(&str)) -> Result<(Figures, Vec<C
     let mut bandwidth = Bandwidth::default();
     bandwidth.measure();
     progress("loading the models");
-    let mut target = Subject::load(&plan.target)?;
-    let mut draft = Subject::load(&plan.draft)?;
+    let mut target = Subject::load(&plan.target, None)?;
+    let mut draft = Subject::load(&plan.draft, None)?;
+    let mut lean_draft = Subject::load(&plan.draft, Some(plan.draft_vocab))?;
     for number in 1..=plan.tries {
         progress(&format!("steps, try {number} of {}", plan.tries));
         target.time(plan.context, number).await?;
         draft.time(plan.context, number).await?;
+        lean_draft.time(plan.context, number).await?;
         bandwidth.measure();
     }
     progress("a shared prefix of 1,000 tokens");
@@ -99,9 +105,19 @@ pub async fn run(plan: &Plan, progress: &dyn Fn(&str)) -> Result<(Figures, Vec<C
         context: plan.context,
         target: target.into_figures(),
         draft: draft.into_figures(),
+        lean_draft: lean_draft.into_figures(),
         prefix,
         memory,
     };
     let claims = claims::of(&figures);
     Ok((figures, claims))
+}
+
+impl Step {
+    fn new(rows: usize) -> Self {
+        Self {
+            rows,
+            times: Times::default(),
+        }
+    }
 }

@@ -4,7 +4,10 @@ use super::memory::resident_bytes;
 use super::{ModelFigures, Step, Times};
 use anyhow::{Context as _, Result, anyhow};
 use engine::gguf::GgufFile;
-use engine::{Engine, EngineError, EngineOptions, LoadOptions, Reader, Row, Sequence, Source};
+use engine::lean::{FrequentIds, Lean};
+use engine::{
+    CacheType, Engine, EngineError, EngineOptions, LoadOptions, Reader, Row, Sequence, Source,
+};
 use speculation::{Adjustments, Prefix, TokenId};
 use std::fs;
 use std::path::Path;
@@ -43,37 +46,42 @@ impl Reader for Greedy {
 }
 
 impl Subject {
-    pub(crate) fn load(path: &Path) -> Result<Self> {
+    /// Loads a model; with `output` it computes logits of so many frequent ids alone.
+    pub(crate) fn load(path: &Path, output: Option<usize>) -> Result<Self> {
         let before = resident_bytes()?;
         let begun = Instant::now();
+        let frequent = output.map(|count| FrequentIds { count, file: None });
         let options = LoadOptions {
-            batch_invariant: true,
+            lean: Lean {
+                output: frequent,
+                ..Lean::default()
+            },
+            ..LoadOptions::default()
         };
-        let loaded = engine::load(&Source::Gguf(path.to_owned()), options)?;
+        let loaded = engine::load(&Source::Files(path.to_owned()), options)?;
         let load_seconds = begun.elapsed().as_secs_f64();
+        let rows = loaded.model.shape().vocabulary_rows;
         let options = EngineOptions {
             max_sequences: 8,
             cache_bytes: CACHE_BYTES,
+            cache_type: CacheType::F32,
+            prefix_sharing: true,
             max_step_tokens: 512,
             tokenizer_size: loaded.vocabulary.size,
         };
         let tokenizer = Tokenizer::from_bytes(&loaded.vocabulary.tokenizer_json);
         let engine = Engine::start(loaded.model, options)?;
+        let resident = resident_bytes()?.saturating_sub(before);
         Ok(Self {
             engine,
             text: text(&tokenizer.map_err(|error| anyhow!("{error}"))?)?,
             figures: ModelFigures {
                 file_bytes: fs::metadata(path)?.len(),
-                bytes_per_token: bytes_per_token(path)?,
-                resident_bytes: resident_bytes()?.saturating_sub(before),
+                bytes_per_token: bytes_per_token(path, output.map(|ids| (ids, rows)))?,
+                resident_bytes: resident,
                 load_seconds,
                 decode: Times::default(),
-                steps: ROWS
-                    .map(|rows| Step {
-                        rows,
-                        times: Times::default(),
-                    })
-                    .into(),
+                steps: ROWS.map(Step::new).into(),
                 prefill_512: Times::default(),
             },
         })
@@ -158,14 +166,21 @@ fn text(tokenizer: &Tokenizer) -> Result<Vec<TokenId>> {
 }
 
 /// The weights that a step reads: all but the embedding, of which it reads one row, unless that is
-/// the output matrix as well.
-fn bytes_per_token(path: &Path) -> Result<u64> {
+/// the output matrix as well; of that so many rows of all where it is restricted.
+fn bytes_per_token(path: &Path, kept: Option<(usize, usize)>) -> Result<u64> {
+    const EMBEDDING: &str = "token_embd.weight";
+    const OUTPUT: &str = "output.weight";
     let file = GgufFile::open(path)?;
-    let embedding_only = file.has_tensor("output.weight");
-    let read = |name: &str| !(embedding_only && name == "token_embd.weight");
-    let bytes = file
-        .tensors()
-        .filter(|(name, _)| read(name))
-        .map(|(_, bytes)| bytes as u64);
-    Ok(bytes.sum())
+    let output = if file.has_tensor(OUTPUT) {
+        OUTPUT
+    } else {
+        EMBEDDING
+    };
+    let (ids, rows) = kept.unwrap_or((1, 1));
+    let bytes = file.tensors().map(|(name, bytes)| match name {
+        _ if name == output => bytes * ids / rows,
+        EMBEDDING => 0,
+        _ => bytes,
+    });
+    Ok(bytes.sum::<usize>() as u64)
 }
