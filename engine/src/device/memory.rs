@@ -19,10 +19,8 @@ impl Device {
 
 #[cfg(feature = "cuda")]
 fn cuda_free(device: &candle_core::CudaDevice) -> Option<u64> {
-    use candle_core::cuda_backend::cudarc::driver::result::mem_get_info;
-    // The call answers for the context of this thread.
-    device.cuda_stream().context().bind_to_thread().ok()?;
-    mem_get_info().ok().map(|(free, _)| free as u64)
+    let free = device.cuda_stream().context().mem_get_info();
+    free.ok().map(|(free, _)| free as u64)
 }
 
 #[cfg(not(feature = "cuda"))]

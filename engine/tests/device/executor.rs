@@ -40,14 +40,14 @@ fn engine(source: &Source, device: Device) -> Engine {
         max_step_tokens: 48,
         tokenizer_size: 300,
     };
-    Engine::start(model, options).unwrap()
+    Engine::start(model, options).expect("a thread")
 }
 
 fn open(engine: &Engine) -> Sequence {
-    let adjustments = Adjustments::new(AdjustmentOptions::default()).unwrap();
+    let adjustments = Adjustments::new(AdjustmentOptions::default()).expect("in range");
     engine
         .open(Prefix::new(Arc::new(adjustments), None))
-        .unwrap()
+        .expect("logits")
 }
 
 /// A text, then half of it kept and gone on with by a draft that is verified, then another text.
@@ -57,23 +57,23 @@ async fn texts(engine: &Engine, prompt: Vec<TokenId>) -> Vec<Vec<TokenId>> {
     let first = sequence
         .decode(0, prompt, 30, Greedy::default())
         .await
-        .unwrap()
+        .expect("logits")
         .0;
     let verified = sequence
         .read(kept, first[..8].to_vec(), 8, Greedy::default())
         .await
-        .unwrap()
+        .expect("logits")
         .0;
     let wrong = [&first[..4], &[7, 7, 7]].concat();
     let rejected = sequence
         .read(kept, wrong, 7, Greedy::default())
         .await
-        .unwrap()
+        .expect("logits")
         .0;
     let second = sequence
         .decode(kept + 4, first[4..5].to_vec(), 10, Greedy::default())
         .await
-        .unwrap()
+        .expect("logits")
         .0;
     vec![first, verified, rejected, second]
 }

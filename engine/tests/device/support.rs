@@ -46,8 +46,10 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(tiny: &TinyModel, weights: WeightType, kind: CacheType) -> Self {
-        let file = tempfile::NamedTempFile::new().unwrap().into_temp_path();
-        tiny.write(&file).unwrap();
+        let file = tempfile::NamedTempFile::new()
+            .expect("a file")
+            .into_temp_path();
+        tiny.write(&file).expect("written");
         let source = Source::Files(file.to_path_buf());
         let own = load(&source, Device::cpu(), WeightType::Stored);
         let candle = load(&source, Device::candle_cpu(), weights);
@@ -55,8 +57,8 @@ impl Pair {
             own: own.model,
             candle: candle.model,
         };
-        pair.own.allocate(BLOCKS, CacheType::F32).unwrap();
-        pair.candle.allocate(BLOCKS, kind).unwrap();
+        pair.own.allocate(BLOCKS, CacheType::F32).expect("room");
+        pair.candle.allocate(BLOCKS, kind).expect("room");
         pair
     }
 
@@ -72,8 +74,8 @@ impl Pair {
                 wanted: *count,
             })
             .collect();
-        let own = self.own.forward(&inputs).unwrap();
-        let candle = self.candle.forward(&inputs).unwrap();
+        let own = self.own.forward(&inputs).expect("a model that runs");
+        let candle = self.candle.forward(&inputs).expect("a model that runs");
         assert_eq!(own.rows().len(), candle.rows().len());
         for (text, count) in batch {
             text.cached += *count;
@@ -94,7 +96,7 @@ pub(crate) fn load(source: &Source, device: Device, weights: WeightType) -> Load
         weights,
         ..LoadOptions::default()
     };
-    engine::load(source, options).unwrap()
+    engine::load(source, options).expect("a model that runs")
 }
 
 /// The largest difference, relative to the spread of `expected`. Not a number where one is not.
