@@ -9,11 +9,11 @@ use std::fs;
 #[derive(Debug, Serialize)]
 pub(crate) struct Figures {
     requests: usize,
-    /// After the first tenth, when all buffers have their size.
+    /// After the first tenth, when the cache is full and all buffers have their size.
     before_bytes: u64,
     after_bytes: u64,
-    /// The most that the process ever held.
-    peak_bytes: u64,
+    /// The most that the process held until target and draft were loaded.
+    loading_peak_bytes: u64,
 }
 
 impl Figures {
@@ -22,13 +22,17 @@ impl Figures {
         self.after_bytes.saturating_sub(self.before_bytes) as f64 / self.requests as f64
     }
 
-    pub(crate) fn peak(&self) -> u64 {
-        self.peak_bytes
+    pub(crate) fn loading_peak(&self) -> f64 {
+        self.loading_peak_bytes as f64
     }
 }
 
 /// Runs short requests of changing length and content.
-pub(crate) async fn measure(draft: &Subject, requests: usize) -> Result<Figures> {
+pub(crate) async fn measure(
+    draft: &Subject,
+    requests: usize,
+    loading_peak_bytes: u64,
+) -> Result<Figures> {
     let mut before_bytes = 0;
     for number in 0..requests {
         if number == requests / 10 {
@@ -36,19 +40,24 @@ pub(crate) async fn measure(draft: &Subject, requests: usize) -> Result<Figures>
         }
         let prompt = draft.prompt(number, 16 + number % 48);
         let mut sequence = draft.open()?;
-        sequence.decode(0, prompt, 4, Greedy::default()).await?;
+        sequence.decode(0, prompt, 4, Greedy::new()?).await?;
     }
     Ok(Figures {
         requests,
         before_bytes,
         after_bytes: resident_bytes()?,
-        peak_bytes: status("VmHWM")?,
+        loading_peak_bytes,
     })
 }
 
 /// What the process holds in memory now.
 pub(crate) fn resident_bytes() -> Result<u64> {
     status("VmRSS")
+}
+
+/// The most that it ever held.
+pub(crate) fn peak_bytes() -> Result<u64> {
+    status("VmHWM")
 }
 
 fn status(key: &str) -> Result<u64> {

@@ -37,6 +37,9 @@ pub struct Plan {
     pub requests: usize,
 }
 
+/// Room for the drafts' sequences: so little that the first tenth of the requests fills it.
+const SMALL_CACHE: usize = 64 << 20;
+
 /// What was measured.
 #[derive(Debug, Serialize)]
 pub struct Figures {
@@ -85,9 +88,10 @@ pub async fn run(plan: &Plan, progress: &dyn Fn(&str)) -> Result<(Figures, Vec<C
     let mut bandwidth = Bandwidth::default();
     bandwidth.measure();
     progress("loading the models");
-    let mut target = Subject::load(&plan.target, None)?;
-    let mut draft = Subject::load(&plan.draft, None)?;
-    let mut lean_draft = Subject::load(&plan.draft, Some(plan.draft_vocab))?;
+    let mut target = Subject::load(&plan.target, None, 512 << 20)?;
+    let mut draft = Subject::load(&plan.draft, None, SMALL_CACHE)?;
+    let loading_peak = memory::peak_bytes()?;
+    let mut lean_draft = Subject::load(&plan.draft, Some(plan.draft_vocab), SMALL_CACHE)?;
     for number in 1..=plan.tries {
         progress(&format!("steps, try {number} of {}", plan.tries));
         target.time(plan.context, number).await?;
@@ -98,7 +102,7 @@ pub async fn run(plan: &Plan, progress: &dyn Fn(&str)) -> Result<(Figures, Vec<C
     progress("a shared prefix of 1,000 tokens");
     let prefix = prefix::measure(&target, plan.tries).await?;
     progress(&format!("memory over {} requests", plan.requests));
-    let memory = memory::measure(&draft, plan.requests).await?;
+    let memory = memory::measure(&draft, plan.requests, loading_peak).await?;
     let figures = Figures {
         threads: bandwidth::threads(),
         bandwidth,

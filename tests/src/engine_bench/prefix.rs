@@ -52,12 +52,10 @@ async fn answer(
 ) -> Result<Vec<TokenId>> {
     let mut sequence = target.open()?;
     let begun = Instant::now();
-    let first = sequence
-        .read(0, prompt.to_vec(), 1, Greedy::default())
-        .await?;
+    let first = sequence.read(0, prompt.to_vec(), 1, Greedy::new()?).await?;
     first_token.add(begun.elapsed());
     let rest = sequence
-        .decode(prompt.len(), first.0.clone(), DECODED, Greedy::default())
+        .decode(prompt.len(), first.tokens.clone(), DECODED, Greedy::new()?)
         .await?;
-    Ok([first.0, rest.0].concat())
+    Ok([first.tokens, rest.tokens].concat())
 }

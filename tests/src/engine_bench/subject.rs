@@ -8,15 +8,13 @@ use engine::lean::{FrequentIds, Lean};
 use engine::{
     CacheType, Engine, EngineError, EngineOptions, LoadOptions, Reader, Row, Sequence, Source,
 };
-use speculation::{Adjustments, Prefix, TokenId};
+use speculation::{Adjustments, NoiseKey, Prefix, Sampler, Sampling, SamplingOptions, TokenId};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokenizers::Tokenizer;
 
-/// For keys and values.
-pub(crate) const CACHE_BYTES: usize = 512 << 20;
 /// Rows of the steps that are timed.
 const ROWS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Tokens decoded one by one.
@@ -31,23 +29,40 @@ pub(crate) struct Subject {
     figures: ModelFigures,
 }
 
-/// Takes the likeliest token of each row.
-#[derive(Debug, Default)]
-pub(crate) struct Greedy(pub(crate) Vec<TokenId>);
+/// Takes the likeliest token of each row, as a worker at temperature 0 does.
+#[derive(Debug)]
+pub(crate) struct Greedy {
+    sampler: Sampler,
+    pub(crate) tokens: Vec<TokenId>,
+}
+
+impl Greedy {
+    pub(crate) fn new() -> Result<Self> {
+        let sampling = Sampling::new(SamplingOptions {
+            temperature: 0.0,
+            ..SamplingOptions::default()
+        })?;
+        Ok(Self {
+            sampler: Sampler {
+                sampling,
+                key: NoiseKey(0),
+            },
+            tokens: Vec::new(),
+        })
+    }
+}
 
 impl Reader for Greedy {
     fn read(&mut self, row: Row<'_>) -> Result<Option<TokenId>, EngineError> {
-        let logits = row.logits();
-        let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
-        let best = best.and_then(|id| TokenId::try_from(id).ok());
-        self.0.extend(best);
-        Ok(best)
+        let token = self.sampler.choose(row.logits(), row.position()).token;
+        self.tokens.push(token);
+        Ok(Some(token))
     }
 }
 
 impl Subject {
     /// Loads a model; with `output` it computes logits of so many frequent ids alone.
-    pub(crate) fn load(path: &Path, output: Option<usize>) -> Result<Self> {
+    pub(crate) fn load(path: &Path, output: Option<usize>, cache_bytes: usize) -> Result<Self> {
         let before = resident_bytes()?;
         let begun = Instant::now();
         let frequent = output.map(|count| FrequentIds { count, file: None });
@@ -63,7 +78,7 @@ impl Subject {
         let rows = loaded.model.shape().vocabulary_rows;
         let options = EngineOptions {
             max_sequences: 8,
-            cache_bytes: CACHE_BYTES,
+            cache_bytes,
             cache_type: CacheType::F32,
             prefix_sharing: true,
             max_step_tokens: 512,
@@ -110,25 +125,25 @@ impl Subject {
         let mut sequence = self.open()?;
         let begun = Instant::now();
         let prompt = self.prompt(2 * number, PREFILL);
-        sequence.read(0, prompt, 1, Greedy::default()).await?;
+        sequence.read(0, prompt, 1, Greedy::new()?).await?;
         self.figures.prefill_512.add(begun.elapsed());
 
         let prompt = self.prompt(2 * number + 1, context);
-        sequence.read(0, prompt, 1, Greedy::default()).await?;
+        sequence.read(0, prompt, 1, Greedy::new()?).await?;
         // The first step after a prefill finds cold caches.
         self.step(&mut sequence, context, 1).await?;
-        for index in 0..ROWS.len() {
-            for _ in 0..3 {
-                let time = self.step(&mut sequence, context, ROWS[index]).await?;
+        for _ in 0..3 {
+            for (index, rows) in ROWS.into_iter().enumerate() {
+                let time = self.step(&mut sequence, context, rows).await?;
                 self.figures.steps[index].times.add(time);
             }
         }
         let begun = Instant::now();
         let first = vec![self.text[context]];
         let decoded = sequence
-            .decode(context, first, DECODED, Greedy::default())
+            .decode(context, first, DECODED, Greedy::new()?)
             .await?;
-        let time = begun.elapsed() / u32::try_from(decoded.0.len()).context("tokens")?;
+        let time = begun.elapsed() / u32::try_from(decoded.tokens.len()).context("tokens")?;
         self.figures.decode.add(time);
         Ok(())
     }
@@ -136,9 +151,7 @@ impl Subject {
     async fn step(&self, sequence: &mut Sequence, context: usize, rows: usize) -> Result<Duration> {
         let tokens = self.text[context..context + rows].to_vec();
         let begun = Instant::now();
-        sequence
-            .read(context, tokens, rows, Greedy::default())
-            .await?;
+        sequence.read(context, tokens, rows, Greedy::new()?).await?;
         Ok(begun.elapsed())
     }
 }

@@ -20,6 +20,9 @@ pub(crate) struct Options {
     /// Tokens that the cache holds when steps are timed.
     #[arg(long, default_value_t = 256)]
     context: u32,
+    /// Ids whose logits the lean draft computes, as the draft worker's --draft-vocab.
+    #[arg(long, default_value_t = 32_000)]
+    draft_vocab: u32,
     /// How often each figure is taken; the best counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
@@ -77,6 +80,7 @@ fn in_process(options: &Options) -> Result<Report> {
     let output = Command::new(bench)
         .args(["--preset", &options.preset])
         .args(["--context", &options.context.to_string()])
+        .args(["--draft-vocab", &options.draft_vocab.to_string()])
         .args(["--tries", &options.tries.to_string()])
         .args(["--requests", &options.requests.to_string()])
         .stdin(Stdio::null())
