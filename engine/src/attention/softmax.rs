@@ -110,12 +110,17 @@ pub(super) fn take_in(mut queries: &mut [Query<'_>], block: &Block<'_>) {
     }
 }
 
+/// Products of `N` queries with a block's keys.
+type Products<const N: usize> = fn(&[&[f32]; N], &[f32], &mut [[f32; BLOCK_TOKENS]; N]);
+/// Shrinks `N` sums and adds a block's values to them, by weight.
+type Sums<const N: usize> = fn(&[&[f32]; N], &[f32; N], &[f32], &mut [&mut [f32]; N]);
+
 fn take_in_several<const N: usize>(
     mut queries: [&mut Query<'_>; N],
     block: &Block<'_>,
     slots: &Range<usize>,
-    products: fn(&[&[f32]; N], &[f32], &mut [[f32; BLOCK_TOKENS]; N]),
-    sums: fn(&[&[f32]; N], &[f32; N], &[f32], &mut [&mut [f32]; N]),
+    products: Products<N>,
+    sums: Sums<N>,
 ) {
     let numbers = queries.each_ref().map(|query| query.numbers);
     let mut weights = [[0.0; BLOCK_TOKENS]; N];

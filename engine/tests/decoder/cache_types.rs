@@ -49,9 +49,7 @@ fn errors(path: &Path, tokens: &[u32]) -> [(f64, usize); 2] {
         let pairs = || logits.iter().zip(&expected);
         let sum: f64 = pairs().map(|(row, expected)| distance(row, expected)).sum();
         let same = pairs().filter(|(row, expected)| best(row) == best(expected));
-        let errors = (sum / ROWS as f64, same.count());
-        println!("{kind}: {errors:?} of {ROWS}");
-        errors
+        (sum / ROWS as f64, same.count())
     })
 }
 
@@ -67,5 +65,5 @@ fn a_cache_of_fewer_bits_changes_the_logits_by_little() {
 #[ignore = "measures"]
 fn how_far_a_cache_of_fewer_bits_is_off_in_qwen() {
     let path = model_file("qwen2.5-coder-0.5b-instruct-q4_k_m");
-    errors(&path, &text(&path));
+    println!("f16 and q8: {:?} of {ROWS}", errors(&path, &text(&path)));
 }

@@ -70,7 +70,8 @@ fn a_header_of_any_length_is_read() {
 #[test]
 fn tensors_that_are_wrong_are_named_with_their_file() {
     let name = "model.layers.1.mlp.down_proj.weight";
-    let damages: [(fn(&mut HashMap<String, Tensor>), &[&str]); 3] = [
+    type Damage = fn(&mut HashMap<String, Tensor>);
+    let damages: [(Damage, &[&str]); 3] = [
         (
             |t| drop(t.remove("lm_head.weight")),
             &["lm_head.weight", "absent"],

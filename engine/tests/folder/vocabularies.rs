@@ -141,7 +141,8 @@ fn tokens_of_other_models_are_left_out() {
 
 #[test]
 fn files_that_are_wrong_are_named() {
-    let damages: [(&str, fn(&mut Value), &str); 7] = [
+    type Damage = fn(&mut Value);
+    let damages: [(&str, Damage, &str); 7] = [
         (
             TOKENIZER,
             |t| t["model"] = json!({"type": "BPE"}),
