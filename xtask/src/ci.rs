@@ -23,7 +23,11 @@ const STEPS: [Step; 8] = [
     }),
     ("tidy", tidy::run),
     ("models", || {
-        models::fetch_all(&["qwen2.5-coder".into(), "smollm2-135m".into()])
+        models::fetch_all(&[
+            "qwen2.5-coder".into(),
+            "smollm2-135m".into(),
+            "gemma-3-270m".into(),
+        ])
     }),
     ("build", || {
         cargo(&["build", "--release", "--workspace", "--all-targets"])

@@ -206,12 +206,12 @@ fn qwen_one_and_a_half_billion_decodes_as_the_stock_model_does() {
     compare(&path, Family::Qwen2, &prompts(&path), 0.15);
 }
 
-/// The stock model rounds no activations, and Gemma's have outliers: one step in 48 differs by .65,
-/// others by .2 and less. That what is computed is the same shows with float weights.
+/// The stock model rounds no activations, and Gemma's have outliers. That what is computed is the
+/// same shows with float weights.
 #[test]
 fn gemma_decodes_nearly_as_the_stock_model_does() {
     let path = model_file("gemma-3-270m-q4_k_m");
-    compare(&path, Family::Gemma3, &prompts(&path), 1.0);
+    compare(&path, Family::Gemma3, &prompts(&path), 0.3);
 }
 
 #[test]
