@@ -9,7 +9,10 @@
 mod dtype;
 mod header;
 
-use crate::{LoadError, mapped::map};
+use crate::{
+    LoadError,
+    mapped::{map, release},
+};
 use candle_core::Device;
 use candle_core::quantized::{QStorage, QTensor, gguf_file};
 use header::Header;
@@ -156,7 +159,9 @@ impl GgufFile {
             )));
         }
         let bytes = Cow::Borrowed(&self.bytes[place.bytes.clone()]);
-        QStorage::from_data(bytes, device, place.dtype)
+        let storage = QStorage::from_data(bytes, device, place.dtype);
+        release(&self.bytes, place.bytes.clone());
+        storage
             .and_then(|storage| QTensor::new(storage, shape))
             .map_err(|error| self.invalid(format!("tensor {name}: {error}")))
     }

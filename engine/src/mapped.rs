@@ -2,8 +2,11 @@
 
 use crate::LoadError;
 use memmap2::Mmap;
+#[cfg(unix)]
+use memmap2::UncheckedAdvice;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
+use std::ops::Range;
 use std::path::Path;
 
 /// Maps a file, which must not be changed while the map lives.
@@ -17,6 +20,23 @@ pub(crate) fn map(path: &Path) -> Result<Mmap, LoadError> {
             unsafe { Mmap::map(&file) }
         })
         .map_err(|source| failed(path, source))
+}
+
+/// Gives back the memory of bytes that have been copied: a model is not to lie in memory twice while
+/// it is loaded. They can be read again.
+pub(crate) fn release(map: &Mmap, bytes: Range<usize>) {
+    #[cfg(unix)]
+    {
+        // SAFETY: the map is of a file and read-only, so pages that are dropped come back from the
+        // file with the same content.
+        let released = unsafe {
+            map.unchecked_advise_range(UncheckedAdvice::DontNeed, bytes.start, bytes.len())
+        };
+        // It is advice: where it is not taken, the memory goes with the map.
+        drop(released);
+    }
+    #[cfg(not(unix))]
+    let _ = (map, bytes);
 }
 
 /// Reads a whole file of at most `most` bytes.
