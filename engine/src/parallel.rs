@@ -30,40 +30,45 @@ where
     });
 }
 
-/// Calls `work(index, columns)` for each `N` columns of the rows in `values`, which are `width`
-/// long and at most `R`, in any order; puts what it leaves in `columns`, an entry per row, in
-/// their place. What is over in the last ones is dropped.
-///
-/// # Panics
-/// If `values` does not divide into rows, or if there are more than `R`.
-pub(crate) fn for_each_columns<const N: usize, const R: usize, F>(
-    values: &mut [f32],
+/// Makes `rows` rows of `width` numbers out of pieces of at most `R` rows and `N` columns.
+/// `work(first, index, piece)` fills the piece from row `first` on whose columns are the `index`th
+/// `N`, an entry per row; pieces come in any order. What is over in the last columns is dropped.
+pub(crate) fn from_pieces<const N: usize, const R: usize, F>(
+    rows: usize,
     width: usize,
     work: F,
-) where
-    F: Fn(usize, &mut [[f32; N]]) + Sync,
+) -> Vec<f32>
+where
+    F: Fn(usize, usize, &mut [[f32; N]]) + Sync,
 {
-    assert!(values.len().is_multiple_of(width), "whole rows");
-    let rows = values.len() / width;
+    let mut values: Vec<f32> = Vec::with_capacity(rows * width);
     let base = Base(values.as_mut_ptr());
-    barrier_pool().execute_chunked(width.div_ceil(N), |range| {
-        let mut columns = [[0.0; N]; R];
-        let columns = &mut columns[..rows];
-        for index in range {
-            work(index, columns);
-            let start = index * N;
-            let count = N.min(width - start);
-            for (row, columns) in columns.iter().enumerate() {
-                // SAFETY: these columns are within the row. The pool hands out each index once,
-                // so no columns overlap, and it returns only when all are done, while `values` is
-                // still borrowed.
-                let place = unsafe {
-                    std::slice::from_raw_parts_mut(base.get().add(row * width + start), count)
-                };
-                place.copy_from_slice(&columns[..count]);
+    for first in (0..rows).step_by(R) {
+        barrier_pool().execute_chunked(width.div_ceil(N), |range| {
+            let mut piece = [[0.0; N]; R];
+            let piece = &mut piece[..R.min(rows - first)];
+            for index in range {
+                work(first, index, piece);
+                let start = index * N;
+                for (row, columns) in piece.iter().enumerate() {
+                    // SAFETY: these columns are within the row, and the row within the capacity.
+                    // The pool hands out each index once, so nobody else writes there, and it
+                    // returns only when all is done, while `values` is still there.
+                    unsafe {
+                        let place = base.get().add((first + row) * width + start);
+                        if width - start >= N {
+                            place.cast::<[f32; N]>().write(*columns);
+                        } else {
+                            place.copy_from_nonoverlapping(columns.as_ptr(), width - start);
+                        }
+                    }
+                }
             }
-        }
-    });
+        });
+    }
+    // SAFETY: every column of every row has been written.
+    unsafe { values.set_len(rows * width) };
+    values
 }
 
 struct Base<T>(*mut T);
@@ -95,17 +100,17 @@ mod tests {
         }
     }
     #[test]
-    fn all_columns_are_filled_and_what_is_over_is_dropped() {
-        for (rows, width) in [(1, 64), (3, 64), (2, 61), (4, 5)] {
-            let mut values = vec![f32::NAN; rows * width];
-            for_each_columns::<16, 4, _>(&mut values, width, |index, columns| {
-                assert_eq!(columns.len(), rows);
-                for (row, columns) in columns.iter_mut().enumerate() {
+    fn all_pieces_are_put_in_their_place_and_what_is_over_is_dropped() {
+        for (rows, width) in [(0, 64), (1, 64), (3, 64), (4, 61), (9, 35), (8, 5)] {
+            let values = from_pieces::<16, 4, _>(rows, width, |first, index, piece| {
+                assert_eq!(piece.len(), 4.min(rows - first));
+                for (row, columns) in piece.iter_mut().enumerate() {
                     for (i, value) in columns.iter_mut().enumerate() {
-                        *value = (row * 1000 + index * 16 + i) as f32;
+                        *value = ((first + row) * 1000 + index * 16 + i) as f32;
                     }
                 }
             });
+            assert_eq!(values.len(), rows * width);
             for (row, values) in values.chunks(width).enumerate() {
                 let expected = (0..width).map(|i| (row * 1000 + i) as f32);
                 assert!(values.iter().copied().eq(expected), "{rows}x{width}");

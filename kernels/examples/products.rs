@@ -5,7 +5,7 @@
 
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
-use kernels::{Activations, Format, Grain, Input, Isa, Matrix, TILE};
+use kernels::{Activations, Format, Input, Isa, Matrix, TILE};
 use rayon::prelude::*;
 use std::hint::black_box;
 use std::time::Instant;
@@ -60,8 +60,7 @@ fn measure(format: Format, outputs: usize, inputs: usize, buffer: &[u64]) {
 
 fn multiply(matrix: &Matrix, isa: Isa, values: &[f32]) {
     let count = values.len() / matrix.inputs();
-    let rounded =
-        Grain::of(matrix.format()).map(|grain| Activations::new(values, matrix.inputs(), grain));
+    let rounded = (!matrix.format().is_float()).then(|| Activations::new(values, matrix.inputs()));
     let input = rounded
         .as_ref()
         .map_or(Input::Exact(values), Input::Rounded);

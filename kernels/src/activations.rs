@@ -1,7 +1,7 @@
 //! Rows of activations, rounded to eight bits.
 
-use crate::Format;
-use crate::format::{GROUP, SUPER};
+use crate::format::GROUP;
+use crate::isa;
 
 /// Columns that the finer sums are over.
 const FINE: usize = GROUP / 2;
@@ -11,40 +11,31 @@ const FINE: usize = GROUP / 2;
 pub enum Input<'a> {
     /// For floats: the rows, one after the other.
     Exact(&'a [f32]),
-    /// For quants: rows of the format's [`Grain`].
+    /// For quants.
     Rounded(&'a Activations),
 }
 
-/// How many columns share a scale.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grain {
-    /// 32, for formats with such blocks.
-    Small,
-    /// 256, for formats with such blocks.
-    Large,
-}
-
-/// Rows of activations as whole numbers from −127 to 127, times a scale for each block.
+/// Rows of activations as whole numbers from −127 to 127, times a scale for each 32.
 #[derive(Debug)]
 pub struct Activations {
-    grain: Grain,
     width: usize,
     quants: Vec<i8>,
-    /// One per block.
     scales: Vec<f32>,
-    /// The sum of the quants of each 32 columns, and of each 16.
-    sums: Vec<i16>,
+    /// The sum of the quants of each 16 columns, and of each 32.
     fine_sums: Vec<i16>,
+    sums: Vec<i16>,
+    /// The same times the scale.
+    scaled_sums: Vec<f32>,
 }
 
 /// One row, to be set.
 #[derive(Debug)]
 pub struct RowMut<'a> {
-    columns: usize,
     quants: &'a mut [i8],
     scales: &'a mut [f32],
-    sums: &'a mut [i16],
     fine_sums: &'a mut [i16],
+    sums: &'a mut [i16],
+    scaled_sums: &'a mut [f32],
 }
 
 /// One row.
@@ -52,53 +43,36 @@ pub struct RowMut<'a> {
 pub(crate) struct Row<'a> {
     pub(crate) quants: &'a [i8],
     pub(crate) scales: &'a [f32],
-    pub(crate) sums: &'a [i16],
     pub(crate) fine_sums: &'a [i16],
-}
-
-impl Grain {
-    /// The grain that products with a format take; those with floats round nothing.
-    pub const fn of(format: Format) -> Option<Self> {
-        match format.block_columns() {
-            GROUP => Some(Self::Small),
-            SUPER => Some(Self::Large),
-            _ => None,
-        }
-    }
-
-    const fn columns(self) -> usize {
-        match self {
-            Self::Small => GROUP,
-            Self::Large => SUPER,
-        }
-    }
+    pub(crate) sums: &'a [i16],
+    pub(crate) scaled_sums: &'a [f32],
 }
 
 impl Activations {
     /// Room for rows of `width` numbers, all of them zero.
     ///
     /// # Panics
-    /// If `width` is no multiple of the grain.
-    pub fn zeros(rows: usize, width: usize, grain: Grain) -> Self {
-        assert!(width.is_multiple_of(grain.columns()), "whole blocks");
+    /// If `width` is no multiple of 32.
+    pub fn zeros(rows: usize, width: usize) -> Self {
+        assert!(width.is_multiple_of(GROUP), "whole blocks");
         let len = rows * width;
         Self {
-            grain,
             width,
             quants: vec![0; len],
-            scales: vec![0.0; len / grain.columns()],
-            sums: vec![0; len / GROUP],
+            scales: vec![0.0; len / GROUP],
             fine_sums: vec![0; len / FINE],
+            sums: vec![0; len / GROUP],
+            scaled_sums: vec![0.0; len / GROUP],
         }
     }
 
     /// Rounds rows of `width` numbers, which lie one after the other.
     ///
     /// # Panics
-    /// If `width` is no multiple of the grain, or `values` are not whole rows.
-    pub fn new(values: &[f32], width: usize, grain: Grain) -> Self {
+    /// If `width` is no multiple of 32, or `values` are not whole rows.
+    pub fn new(values: &[f32], width: usize) -> Self {
         assert!(values.len().is_multiple_of(width), "whole rows");
-        let mut activations = Self::zeros(values.len() / width, width, grain);
+        let mut activations = Self::zeros(values.len() / width, width);
         for (mut row, values) in activations.rows_mut().zip(values.chunks_exact(width)) {
             row.set(values);
         }
@@ -107,19 +81,22 @@ impl Activations {
 
     /// The rows, to be set.
     pub fn rows_mut(&mut self) -> impl Iterator<Item = RowMut<'_>> {
-        let columns = self.grain.columns();
-        let scales = self.scales.chunks_exact_mut(self.width / columns);
-        let sums = self.sums.chunks_exact_mut(self.width / GROUP);
-        let fine_sums = self.fine_sums.chunks_exact_mut(self.width / FINE);
+        let blocks = self.width / GROUP;
         let rows = self.quants.chunks_exact_mut(self.width);
-        let rows = rows.zip(scales).zip(sums).zip(fine_sums);
-        rows.map(move |(((quants, scales), sums), fine_sums)| RowMut {
-            columns,
-            quants,
-            scales,
-            sums,
-            fine_sums,
-        })
+        let scales = self.scales.chunks_exact_mut(blocks);
+        let fine_sums = self.fine_sums.chunks_exact_mut(self.width / FINE);
+        let sums = self.sums.chunks_exact_mut(blocks);
+        let scaled_sums = self.scaled_sums.chunks_exact_mut(blocks);
+        let rows = rows.zip(scales).zip(fine_sums).zip(sums).zip(scaled_sums);
+        rows.map(
+            |((((quants, scales), fine_sums), sums), scaled_sums)| RowMut {
+                quants,
+                scales,
+                fine_sums,
+                sums,
+                scaled_sums,
+            },
+        )
     }
 
     /// How many rows there are.
@@ -132,19 +109,16 @@ impl Activations {
         self.width
     }
 
-    /// How many columns share a scale.
-    pub fn grain(&self) -> Grain {
-        self.grain
-    }
-
+    #[inline(always)]
     pub(crate) fn row(&self, row: usize) -> Row<'_> {
         let start = row * self.width;
         let part = |columns| start / columns..(start + self.width) / columns;
         Row {
             quants: &self.quants[part(1)],
-            scales: &self.scales[part(self.grain.columns())],
-            sums: &self.sums[part(GROUP)],
+            scales: &self.scales[part(GROUP)],
             fine_sums: &self.fine_sums[part(FINE)],
+            sums: &self.sums[part(GROUP)],
+            scaled_sums: &self.scaled_sums[part(GROUP)],
         }
     }
 }
@@ -156,8 +130,13 @@ impl RowMut<'_> {
     /// If the row has more or fewer numbers.
     pub fn set(&mut self, values: &[f32]) {
         assert_eq!(values.len(), self.quants.len(), "numbers in a row");
-        let blocks = values.chunks_exact(self.columns);
-        let quants = self.quants.chunks_exact_mut(self.columns);
+        isa::wide(|| self.round(values));
+    }
+
+    #[inline(always)]
+    fn round(&mut self, values: &[f32]) {
+        let blocks = values.as_chunks::<GROUP>().0.iter();
+        let quants = self.quants.as_chunks_mut::<GROUP>().0;
         for ((block, quants), scale) in blocks.zip(quants).zip(&mut *self.scales) {
             *scale = quantise(block, quants);
         }
@@ -165,15 +144,18 @@ impl RowMut<'_> {
         for (sum, piece) in self.fine_sums.iter_mut().zip(pieces) {
             *sum = piece.iter().map(|&quant| i16::from(quant)).sum();
         }
-        for (sum, [a, b]) in self.sums.iter_mut().zip(self.fine_sums.as_chunks::<2>().0) {
+        let pairs = self.fine_sums.as_chunks::<2>().0.iter().zip(&*self.scales);
+        let sums = self.sums.iter_mut().zip(&mut *self.scaled_sums);
+        for ((sum, scaled), ([a, b], scale)) in sums.zip(pairs) {
             *sum = a + b;
+            *scaled = f32::from(*sum) * scale;
         }
     }
 }
 
 /// Rounds a block to the nearest multiples of a 127th of its largest magnitude, which it returns.
 #[inline(always)]
-fn quantise(block: &[f32], quants: &mut [i8]) -> f32 {
+fn quantise(block: &[f32; GROUP], quants: &mut [i8; GROUP]) -> f32 {
     /// Below it the reciprocal overflows; so small a block counts as zero.
     const TINY: f32 = 1e-30;
     /// Adding it leaves the nearest whole number in the low bits of the significand.
@@ -207,30 +189,34 @@ mod tests {
         let values: Vec<f32> = (0..512)
             .map(|i| ((i * 37 % 512) as f32 - 200.0) / 7.0)
             .collect();
-        for grain in [Grain::Small, Grain::Large] {
-            let activations = Activations::new(&values, 256, grain);
-            assert_eq!(activations.rows(), 2);
-            for (row, values) in values.chunks(256).enumerate() {
-                let row = activations.row(row);
-                let blocks = values.chunks(grain.columns()).zip(row.scales);
-                let quants = row.quants.chunks(grain.columns());
-                for ((block, &scale), quants) in blocks.zip(quants) {
-                    let largest = block.iter().fold(0f32, |a, b| a.max(b.abs()));
-                    assert!((scale * 127.0 / largest - 1.0).abs() < 1e-6);
-                    for (value, &quant) in block.iter().zip(quants) {
-                        let error = (value - scale * f32::from(quant)).abs();
-                        assert!(error <= scale * 0.501, "{value} as {quant}·{scale}");
-                    }
+        let activations = Activations::new(&values, 256);
+        assert_eq!(activations.rows(), 2);
+        for (row, values) in values.chunks(256).enumerate() {
+            let row = activations.row(row);
+            let blocks = values.chunks(GROUP).zip(row.scales);
+            let quants = row.quants.chunks(GROUP);
+            for ((block, &scale), quants) in blocks.zip(quants) {
+                let largest = block.iter().fold(0f32, |a, b| a.max(b.abs()));
+                assert!((scale * 127.0 / largest - 1.0).abs() < 1e-6);
+                for (value, &quant) in block.iter().zip(quants) {
+                    let error = (value - scale * f32::from(quant)).abs();
+                    assert!(error <= scale * 0.501, "{value} as {quant}·{scale}");
                 }
-                let sum = |quants: &[i8]| quants.iter().map(|&q| i16::from(q)).sum::<i16>();
-                assert!(row.quants.chunks(32).map(sum).eq(row.sums.iter().copied()));
-                assert!(
-                    row.quants
-                        .chunks(16)
-                        .map(sum)
-                        .eq(row.fine_sums.iter().copied())
-                );
             }
+            let sum = |quants: &[i8]| quants.iter().map(|&q| i16::from(q)).sum::<i16>();
+            assert!(row.quants.chunks(32).map(sum).eq(row.sums.iter().copied()));
+            let scaled = row
+                .sums
+                .iter()
+                .zip(row.scales)
+                .map(|(&a, b)| f32::from(a) * b);
+            assert!(scaled.eq(row.scaled_sums.iter().copied()));
+            assert!(
+                row.quants
+                    .chunks(16)
+                    .map(sum)
+                    .eq(row.fine_sums.iter().copied())
+            );
         }
     }
 
@@ -244,14 +230,14 @@ mod tests {
         ] {
             let mut block = [0.0; 32];
             block[..2].copy_from_slice(&[value, -value]);
-            let activations = Activations::new(&block, 32, Grain::Small);
+            let activations = Activations::new(&block, 32);
             assert_eq!(activations.row(0).quants[..2], expected, "{value:e}");
             assert!(activations.row(0).scales[0].is_finite());
         }
         for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let mut block = [1.0; 32];
             block[7] = value;
-            let activations = Activations::new(&block, 32, Grain::Small);
+            let activations = Activations::new(&block, 32);
             assert!(activations.row(0).scales[0].is_nan(), "{value}");
         }
     }

@@ -100,6 +100,17 @@ pub(crate) fn enter<K: Kernel>(isa: Isa, tile: Tile<'_>, rows: Rows<'_>, out: &m
     }
 }
 
+/// Does what is written for no instructions in particular with registers as wide as there are.
+#[inline(always)]
+pub(crate) fn wide(work: impl FnOnce()) {
+    #[cfg(target_arch = "x86_64")]
+    if Isa::available().contains(&Isa::Avx2) {
+        // SAFETY: the processor has the instructions.
+        return unsafe { x86_256::wide(work) };
+    }
+    work();
+}
+
 /// Operations on some outputs side by side. Whole numbers must be exact and floats rounded to
 /// nearest after each operation, so that all implementations agree to the bit.
 ///
@@ -113,10 +124,6 @@ pub(crate) trait Lanes {
     const WIDE: bool;
     /// Four bytes per output: quants of four columns.
     type Bytes: Copy;
-    /// Two 16-bit numbers per output: small scales or minima of two neighbouring small blocks.
-    type Pairs: Copy;
-    /// A small scale per output.
-    type Scales: Copy;
     /// A 32-bit whole number per output.
     type Ints: Copy;
     /// A float per output.
@@ -131,51 +138,16 @@ pub(crate) trait Lanes {
     /// `a | b`.
     unsafe fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
 
-    /// Widens two signed bytes per output.
-    unsafe fn pairs(bytes: *const i8) -> Self::Pairs;
-    /// The first of each pair.
-    unsafe fn first(pairs: Self::Pairs) -> Self::Scales;
-    /// The second of each pair.
-    unsafe fn second(pairs: Self::Pairs) -> Self::Scales;
-
-    unsafe fn zero() -> Self::Ints;
-    /// `start + Σ weight · activation` over `4·N` columns of quants without a sign; activations
-    /// are from −127 to 127.
-    unsafe fn dot<Q: Quants, const N: usize>(
-        start: i32,
-        weights: &[Self::Bytes; N],
-        activations: *const i8,
-    ) -> Self::Ints;
-    /// `Σ weight · activation` over 32 columns of quants with a sign, given the activations' sum.
-    unsafe fn dot_signed(
-        weights: &[Self::Bytes; 8],
-        activations: *const i8,
-        sum: i32,
-    ) -> Self::Ints;
-    /// `start + scale · Σ weight · activation`, for quants without a sign.
-    unsafe fn add_scaled_dot<Q: Quants, const N: usize>(
-        start: Self::Ints,
-        scales: Self::Scales,
-        weights: &[Self::Bytes; N],
-        activations: *const i8,
-    ) -> Self::Ints;
-    /// [`add_scaled_dot`](Self::add_scaled_dot) for each of some rows.
-    #[inline(always)]
-    unsafe fn add_scaled_dots<Q: Quants, const N: usize, const R: usize>(
-        sums: &mut [Self::Ints; R],
-        scales: Self::Scales,
+    /// Widens a signed byte per output.
+    unsafe fn widen(bytes: *const i8) -> Self::Ints;
+    /// `Σ (weight − offset) · activation` over `4·N` columns for each of some rows, given the sums
+    /// of their activations, which are from −127 to 127.
+    unsafe fn dots<Q: Quants, const N: usize, const R: usize>(
+        offset: i32,
+        sums: &[i32; R],
         weights: &[Self::Bytes; N],
         activations: &[*const i8; R],
-    ) {
-        for (sum, &activations) in sums.iter_mut().zip(activations) {
-            // SAFETY: as required of the caller.
-            *sum = unsafe { Self::add_scaled_dot::<Q, N>(*sum, scales, weights, activations) };
-        }
-    }
-    /// `start + first · a + second · b`, of two neighbouring numbers a and b.
-    unsafe fn add_pairs(start: Self::Ints, pairs: Self::Pairs, numbers: *const i16) -> Self::Ints;
-    /// `a − 32·b`.
-    unsafe fn minus_32(a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    ) -> [Self::Ints; R];
 
     /// The nearest floats.
     unsafe fn floats(ints: Self::Ints) -> Self::Floats;

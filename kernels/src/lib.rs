@@ -22,7 +22,7 @@ mod pack;
 mod product;
 mod quants;
 
-pub use activations::{Activations, Grain, Input, RowMut};
+pub use activations::{Activations, Input, RowMut};
 pub use format::Format;
 pub use isa::Isa;
 pub use matrix::{Matrix, SizeError};

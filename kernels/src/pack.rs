@@ -11,9 +11,9 @@
 //! - 6 bits: as 4, then two lines with the upper bits of quads 0 to 3 and 4 to 7.
 //! - 8 bits: line i has quad i.
 //!
-//! Small scales lie in pairs of neighbouring blocks: `[pair][output][2]`. Those of 8 bits fill four
-//! lines. The 256 scales and minima of 6 bits fill three: the first 192 in the lower bits of the
-//! bytes, the others by two bits in the upper bits of all three lines.
+//! Small scales lie block by block: `[small block][output]`. Those of 8 bits fill four lines. The
+//! 256 scales and minima of 6 bits fill three: the first 192 in the lower bits of the bytes, the
+//! others by two bits in the upper bits of all three lines.
 
 use crate::float::from_half;
 use crate::format::{FLOATS, GROUP, SUPER};
@@ -215,13 +215,15 @@ impl Block {
             }
             _ => {}
         }
+        let put = match group_lines(format) {
+            4 => put_group::<4>,
+            5 => put_group::<5>,
+            6 => put_group::<6>,
+            _ => put_group::<8>,
+        };
         let groups = quants.chunks_exact_mut(group_lines(format));
-        for (group, values) in groups.zip(self.quants.as_chunks::<GROUP>().0) {
-            for (quad, values) in values.as_chunks::<QUAD>().0.iter().enumerate() {
-                for (column, &value) in values.iter().enumerate() {
-                    put_quant(group, quad, output * QUAD + column, value);
-                }
-            }
+        for (lines, quants) in groups.zip(self.quants.as_chunks::<GROUP>().0) {
+            put(lines, output, quants);
         }
     }
 
@@ -312,7 +314,7 @@ fn spread_nibbles(bytes: &[u8], quants: &mut [u8]) {
 
 /// Where the scale of an output's small block lies.
 fn place(small_block: usize, output: usize) -> usize {
-    small_block / 2 * 2 * TILE + output * 2 + small_block % 2
+    small_block * TILE + output
 }
 
 fn put_six(header: &mut [Line], place: usize, value: u8) {
@@ -337,17 +339,25 @@ fn get_six(header: &[Line], place: usize) -> u8 {
         .sum()
 }
 
-#[inline(always)]
-fn put_quant(group: &mut [Line], quad: usize, byte: usize, value: u8) {
-    if group.len() == 8 {
-        group[quad].0[byte] = value;
-        return;
-    }
-    group[quad % 4].0[byte] |= (value & 15) << (quad / 4 * 4);
-    match group.len() {
-        5 => group[4].0[byte] |= value >> 4 << quad,
-        6 => group[4 + quad / 4].0[byte] |= value >> 4 << (quad % 4 * 2),
-        _ => {}
+/// Puts a group of an output's quants in its place.
+fn put_group<const LINES: usize>(lines: &mut [Line], output: usize, quants: &[u8; GROUP]) {
+    let mut lines = lines
+        .iter_mut()
+        .map(|line| &mut line.0.as_chunks_mut::<QUAD>().0[output]);
+    let lines: [&mut [u8; QUAD]; LINES] = std::array::from_fn(|_| lines.next().expect("lines"));
+    for (quad, values) in quants.as_chunks::<QUAD>().0.iter().enumerate() {
+        for (column, &value) in values.iter().enumerate() {
+            if LINES == 8 {
+                lines[quad][column] = value;
+                continue;
+            }
+            lines[quad % 4][column] |= (value & 15) << (quad / 4 * 4);
+            match LINES {
+                5 => lines[4][column] |= value >> 4 << quad,
+                6 => lines[4 + quad / 4][column] |= value >> 4 << (quad % 4 * 2),
+                _ => {}
+            }
+        }
     }
 }
 

@@ -28,8 +28,6 @@ pub(crate) struct Rows<'a> {
 const AHEAD: usize = 8192;
 /// Blocks that are summed before other lanes have their turn.
 const SPAN: usize = 8;
-/// Bytes of a pair of small blocks' scales.
-const PAIR: usize = 2 * TILE;
 /// Groups of a large block.
 const GROUPS: usize = SUPER / GROUP;
 const LINE: usize = size_of::<Line>();
@@ -140,36 +138,28 @@ impl<Q: Quants, const OFFSET: i32, const MINIMA: bool> Kernel for Small<Q, OFFSE
         let mut sums = [[0.0; TILE]; R];
         for start in (0..blocks).step_by(SPAN) {
             for lane in (0..TILE).step_by(L::COUNT) {
-                for block in start..blocks.min(start + SPAN) {
-                    // SAFETY: as required of the caller; `block` and `lane` are within the tile
-                    // and the rows.
-                    unsafe {
+                // SAFETY: as required of the caller; `block` and `lane` are within the tile and
+                // the rows.
+                unsafe {
+                    let mut totals = read_sums::<L, R>(&sums, lane);
+                    for block in start..blocks.min(start + SPAN) {
                         let lines = lines_at(tile, block * Q::LINES);
                         if lane == 0 {
                             ahead(lines, Q::LINES);
                         }
                         let halves = tile.halves.as_ptr().add(block * halves + lane);
-                        let scale = L::halves(halves);
                         let weights = Q::read::<L>(lines.add(lane * 4));
-                        for (row, sums) in rows.iter().zip(&mut sums) {
-                            let sums = sums.as_mut_ptr().add(lane);
-                            let activations = row.quants.as_ptr().add(block * GROUP);
-                            let sum = i32::from(*row.sums.get_unchecked(block));
-                            let row_scale = *row.scales.get_unchecked(block);
-                            let dot = if Q::SIGNED {
-                                L::dot_signed(&weights, activations, sum)
-                            } else {
-                                L::dot::<Q, 8>(-OFFSET * sum, &weights, activations)
-                            };
-                            let scale = L::mul(scale, L::splat(row_scale));
-                            let mut total = L::add(L::read(sums), L::mul(scale, L::floats(dot)));
-                            if MINIMA {
-                                let sum = L::splat(row_scale * sum as f32);
-                                total = L::add(total, L::mul(L::halves(halves.add(TILE)), sum));
+                        let scale = L::halves(halves);
+                        add_whole::<L, Q, R>(&mut totals, OFFSET, scale, &weights, rows, block);
+                        if MINIMA {
+                            let minimum = L::halves(halves.add(TILE));
+                            for (total, row) in totals.iter_mut().zip(rows) {
+                                let sum = L::splat(*row.scaled_sums.get_unchecked(block));
+                                *total = L::add(*total, L::mul(minimum, sum));
                             }
-                            L::write(sums, total);
                         }
                     }
+                    write_sums::<L, R>(&mut sums, lane, totals);
                 }
             }
         }
@@ -188,42 +178,37 @@ impl<Q: Quants> Kernel for WithMinima<Q> {
     #[inline(always)]
     unsafe fn run<L: Lanes, const R: usize>(tile: Tile<'_>, rows: &[Row<'_>; R]) -> Sums<R> {
         const HEADER: usize = 3;
-        let block_lines = HEADER + GROUPS * Q::LINES;
         let mut sums = [[0.0; TILE]; R];
-        for block in 0..rows[0].scales.len() {
+        for block in 0..rows[0].scales.len() / GROUPS {
             // SAFETY: as required of the caller; all offsets are within a block of the tile and
             // of the rows.
             unsafe {
-                let lines = lines_at(tile, block * block_lines);
+                let lines = lines_at(tile, block * (HEADER + GROUPS * Q::LINES));
                 ahead(lines, HEADER);
                 let small = widen_six(lines);
                 let halves = tile.halves.as_ptr().add(block * 2 * TILE);
                 for lane in (0..TILE).step_by(L::COUNT) {
-                    let scales = small.as_ptr().cast::<i8>().add(lane * 2);
-                    let quants = lines.add(HEADER * LINE + lane * 4);
-                    let mut dots = [L::zero(); R];
-                    for pair in 0..GROUPS / 2 {
-                        let scales = L::pairs(scales.add(pair * PAIR));
-                        let quants = quants.add(2 * pair * Q::LINES * LINE);
+                    let mut totals = read_sums::<L, R>(&sums, lane);
+                    let block_scale = L::halves(halves.add(lane));
+                    let block_minimum = L::halves(halves.add(TILE + lane));
+                    for group in 0..GROUPS {
+                        let quants = lines.add((HEADER + group * Q::LINES) * LINE);
                         if lane == 0 {
-                            ahead(quants, 2 * Q::LINES);
+                            ahead(quants, Q::LINES);
                         }
-                        let place = block * SUPER + 2 * pair * GROUP;
-                        let weights = Q::read::<L>(quants);
-                        add_dots::<L, Q, 8, R>(&mut dots, L::first(scales), &weights, rows, place);
-                        let weights = Q::read::<L>(quants.add(Q::LINES * LINE));
-                        let place = place + GROUP;
-                        add_dots::<L, Q, 8, R>(&mut dots, L::second(scales), &weights, rows, place);
+                        let small = small.as_ptr().cast::<i8>().add(group * TILE + lane);
+                        let scale = L::mul(block_scale, L::floats(L::widen(small)));
+                        let minimum = L::floats(L::widen(small.add(MINIMA)));
+                        let minimum = L::mul(block_minimum, minimum);
+                        let weights = Q::read::<L>(quants.add(lane * 4));
+                        let place = block * GROUPS + group;
+                        add_whole::<L, Q, R>(&mut totals, 0, scale, &weights, rows, place);
+                        for (total, row) in totals.iter_mut().zip(rows) {
+                            let sum = L::splat(*row.scaled_sums.get_unchecked(place));
+                            *total = L::sub(*total, L::mul(minimum, sum));
+                        }
                     }
-                    let scale = L::halves(halves.add(lane));
-                    let minimum = L::halves(halves.add(TILE + lane));
-                    for r in 0..R {
-                        let numbers = rows[r].sums.as_ptr().add(block * GROUPS);
-                        let minima = pairs_by::<L>(scales.add(MINIMA), numbers, GROUPS / 2);
-                        let dot = L::mul(scale, L::floats(dots[r]));
-                        let part = L::sub(dot, L::mul(minimum, L::floats(minima)));
-                        add_part::<L>(&mut sums[r], lane, part, &rows[r], block);
-                    }
+                    write_sums::<L, R>(&mut sums, lane, totals);
                 }
             }
         }
@@ -242,40 +227,33 @@ impl Kernel for WithOffset {
     #[inline(always)]
     unsafe fn run<L: Lanes, const R: usize>(tile: Tile<'_>, rows: &[Row<'_>; R]) -> Sums<R> {
         const HEADER: usize = 4;
-        let block_lines = HEADER + GROUPS * Six::LINES;
+        const OFFSET: i32 = 32;
         let mut sums = [[0.0; TILE]; R];
-        for block in 0..rows[0].scales.len() {
+        for block in 0..rows[0].scales.len() / GROUPS {
             // SAFETY: as required of the caller; all offsets are within a block of the tile and
             // of the rows.
             unsafe {
-                let lines = lines_at(tile, block * block_lines);
+                let lines = lines_at(tile, block * (HEADER + GROUPS * Six::LINES));
                 ahead(lines, HEADER);
                 let halves = tile.halves.as_ptr().add(block * TILE);
                 for lane in (0..TILE).step_by(L::COUNT) {
-                    let scales = lines.cast::<i8>().add(lane * 2);
-                    let quants = lines.add(HEADER * LINE + lane * 4);
-                    let mut dots = [L::zero(); R];
+                    let mut totals = read_sums::<L, R>(&sums, lane);
+                    let block_scale = L::halves(halves.add(lane));
                     for group in 0..GROUPS {
-                        let scales = L::pairs(scales.add(group * PAIR));
-                        let quants = quants.add(group * Six::LINES * LINE);
+                        let quants = lines.add((HEADER + group * Six::LINES) * LINE);
                         if lane == 0 {
                             ahead(quants, Six::LINES);
                         }
-                        let weights = Six::read::<L>(quants);
-                        let [a, b, c, d, e, f, g, h] = weights;
-                        let place = block * SUPER + group * GROUP;
-                        let (first, second) = (L::first(scales), L::second(scales));
-                        add_dots::<L, Six, 4, R>(&mut dots, first, &[a, b, c, d], rows, place);
-                        let place = place + GROUP / 2;
-                        add_dots::<L, Six, 4, R>(&mut dots, second, &[e, f, g, h], rows, place);
+                        let [a, b, c, d, e, f, g, h] = Six::read::<L>(quants.add(lane * 4));
+                        for (i, weights) in [[a, b, c, d], [e, f, g, h]].iter().enumerate() {
+                            let small = 2 * group + i;
+                            let scale = L::widen(lines.cast::<i8>().add(small * TILE + lane));
+                            let scale = L::mul(block_scale, L::floats(scale));
+                            let place = 2 * GROUPS * block + small;
+                            add_half::<L, R>(&mut totals, OFFSET, scale, weights, rows, place);
+                        }
                     }
-                    let scale = L::halves(halves.add(lane));
-                    for r in 0..R {
-                        let numbers = rows[r].fine_sums.as_ptr().add(block * GROUPS * 2);
-                        let offsets = pairs_by::<L>(scales, numbers, GROUPS);
-                        let dot = L::floats(L::minus_32(dots[r], offsets));
-                        add_part::<L>(&mut sums[r], lane, L::mul(scale, dot), &rows[r], block);
-                    }
+                    write_sums::<L, R>(&mut sums, lane, totals);
                 }
             }
         }
@@ -283,63 +261,89 @@ impl Kernel for WithOffset {
     }
 }
 
-/// Adds a small block's part to the sums of a block, for each row: `dots += scale · Σ weight ·
-/// activation`, over the columns from `place` on.
+/// Adds the products of the `group`th 32 columns: `scale · Σ (weight − offset) · activation`.
 ///
 /// # Safety
-/// As for [`Kernel::run`]; the columns are within the rows.
+/// As for [`Kernel::run`]; the rows have the columns.
 #[inline(always)]
-unsafe fn add_dots<L: Lanes, Q: Quants, const N: usize, const R: usize>(
-    dots: &mut [L::Ints; R],
-    scales: L::Scales,
-    weights: &[L::Bytes; N],
+unsafe fn add_whole<L: Lanes, Q: Quants, const R: usize>(
+    totals: &mut [L::Floats; R],
+    offset: i32,
+    scale: L::Floats,
+    weights: &[L::Bytes; 8],
     rows: &[Row<'_>; R],
-    place: usize,
+    group: usize,
 ) {
     let mut activations = [rows[0].quants.as_ptr(); R];
+    let mut sums = [0; R];
     // SAFETY: as required of the caller.
     unsafe {
-        for (activations, row) in activations.iter_mut().zip(rows) {
-            *activations = row.quants.as_ptr().add(place);
+        for r in 0..R {
+            activations[r] = rows[r].quants.as_ptr().add(group * GROUP);
+            sums[r] = i32::from(*rows[r].sums.get_unchecked(group));
         }
-        L::add_scaled_dots::<Q, N, R>(dots, scales, weights, &activations);
+        let dots = L::dots::<Q, 8, R>(offset, &sums, weights, &activations);
+        for r in 0..R {
+            let scale = L::mul(scale, L::splat(*rows[r].scales.get_unchecked(group)));
+            totals[r] = L::add(totals[r], L::mul(scale, L::floats(dots[r])));
+        }
     }
 }
 
-/// The products of pairs of small scales or minima with pairs of numbers, added up.
+/// Adds the products of the `half`th 16 columns, in the same way.
 ///
 /// # Safety
-/// As for [`Kernel::run`]; there are so many pairs.
+/// As for [`Kernel::run`]; the rows have the columns.
 #[inline(always)]
-unsafe fn pairs_by<L: Lanes>(small: *const i8, numbers: *const i16, count: usize) -> L::Ints {
-    // SAFETY: as required of the caller.
-    unsafe {
-        let mut sum = L::zero();
-        for pair in 0..count {
-            let factors = L::pairs(small.add(pair * PAIR));
-            sum = L::add_pairs(sum, factors, numbers.add(2 * pair));
-        }
-        sum
-    }
-}
-
-/// Adds a block's part, times the scale of the row's block.
-///
-/// # Safety
-/// As for [`Kernel::run`]; the row has the block.
-#[inline(always)]
-unsafe fn add_part<L: Lanes>(
-    sums: &mut [f32; TILE],
-    lane: usize,
-    part: L::Floats,
-    row: &Row<'_>,
-    block: usize,
+unsafe fn add_half<L: Lanes, const R: usize>(
+    totals: &mut [L::Floats; R],
+    offset: i32,
+    scale: L::Floats,
+    weights: &[L::Bytes; 4],
+    rows: &[Row<'_>; R],
+    half: usize,
 ) {
+    let mut activations = [rows[0].quants.as_ptr(); R];
+    let mut sums = [0; R];
     // SAFETY: as required of the caller.
     unsafe {
-        let part = L::mul(part, L::splat(*row.scales.get_unchecked(block)));
-        let sums = sums.as_mut_ptr().add(lane);
-        L::write(sums, L::add(L::read(sums), part));
+        for r in 0..R {
+            activations[r] = rows[r].quants.as_ptr().add(half * GROUP / 2);
+            sums[r] = i32::from(*rows[r].fine_sums.get_unchecked(half));
+        }
+        let dots = L::dots::<Six, 4, R>(offset, &sums, weights, &activations);
+        for r in 0..R {
+            let scale = L::mul(scale, L::splat(*rows[r].scales.get_unchecked(half / 2)));
+            totals[r] = L::add(totals[r], L::mul(scale, L::floats(dots[r])));
+        }
+    }
+}
+
+/// # Safety
+/// The processor has what `L` needs, and the lanes are within a tile.
+#[inline(always)]
+unsafe fn read_sums<L: Lanes, const R: usize>(sums: &Sums<R>, lane: usize) -> [L::Floats; R] {
+    // SAFETY: as required of the caller.
+    unsafe {
+        let mut totals = [L::splat(0.0); R];
+        for (total, sums) in totals.iter_mut().zip(sums) {
+            *total = L::read(sums.as_ptr().add(lane));
+        }
+        totals
+    }
+}
+
+/// # Safety
+/// The processor has what `L` needs, and the lanes are within a tile.
+#[inline(always)]
+unsafe fn write_sums<L: Lanes, const R: usize>(
+    sums: &mut Sums<R>,
+    lane: usize,
+    totals: [L::Floats; R],
+) {
+    for (total, sums) in totals.into_iter().zip(sums) {
+        // SAFETY: as required of the caller.
+        unsafe { L::write(sums.as_mut_ptr().add(lane), total) };
     }
 }
 

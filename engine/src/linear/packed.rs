@@ -1,10 +1,10 @@
 //! Products in the formats of `kernels`, spread over the threads.
 
 use super::Rows;
-use crate::parallel::{for_each_columns, for_each_piece};
+use crate::parallel::{for_each_piece, from_pieces};
 use candle_core::quantized::GgmlDType;
 use candle_core::{Error, Result};
-use kernels::{Activations, Format, Grain, Input, Isa, Matrix, TILE};
+use kernels::{Activations, Format, Input, Isa, Matrix, TILE};
 use std::sync::{Arc, OnceLock};
 
 /// Rows for which the weights are read once. Their activations stay in a core's own cache.
@@ -20,8 +20,7 @@ pub(super) struct Packed {
 /// The input of some products, rounded to eight bits the first time that one of them asks for it.
 pub(super) struct Rounded<'a> {
     rows: &'a Rows,
-    small: OnceLock<Activations>,
-    large: OnceLock<Activations>,
+    rounded: OnceLock<Activations>,
 }
 
 /// The format of a matrix that there are kernels for.
@@ -63,16 +62,12 @@ impl Packed {
 
     /// The product with each row.
     pub(super) fn product(&self, input: &Rounded<'_>) -> Vec<f32> {
-        let width = self.matrix.outputs();
-        let mut values = vec![0.0; input.rows.count() * width];
+        let rows = input.rows.count();
         let input = input.of(self.matrix.format());
-        for (index, values) in values.chunks_mut(MAX_ROWS * width).enumerate() {
-            let first = index * MAX_ROWS;
-            for_each_columns::<TILE, MAX_ROWS, _>(values, width, |tile, out| {
-                self.matrix.multiply(self.isa, input, first, tile, out);
-            });
-        }
-        values
+        let multiply = |first, tile, out: &mut [[f32; TILE]]| {
+            self.matrix.multiply(self.isa, input, first, tile, out);
+        };
+        from_pieces::<TILE, MAX_ROWS, _>(rows, self.matrix.outputs(), multiply)
     }
 
     /// A row of the matrix.
@@ -85,8 +80,7 @@ impl<'a> Rounded<'a> {
     pub(super) fn new(rows: &'a Rows) -> Self {
         Self {
             rows,
-            small: OnceLock::new(),
-            large: OnceLock::new(),
+            rounded: OnceLock::new(),
         }
     }
 
@@ -97,19 +91,15 @@ impl<'a> Rounded<'a> {
 
     /// As products with a format take them.
     fn of(&self, format: Format) -> Input<'_> {
-        let Some(grain) = Grain::of(format) else {
+        if format.is_float() {
             return Input::Exact(self.rows.values());
-        };
-        let place = match grain {
-            Grain::Small => &self.small,
-            Grain::Large => &self.large,
-        };
-        Input::Rounded(place.get_or_init(|| round(self.rows, grain)))
+        }
+        Input::Rounded(self.rounded.get_or_init(|| round(self.rows)))
     }
 }
 
-fn round(rows: &Rows, grain: Grain) -> Activations {
-    let mut activations = Activations::zeros(rows.count(), rows.width, grain);
+fn round(rows: &Rows) -> Activations {
+    let mut activations = Activations::zeros(rows.count(), rows.width);
     let mut places: Vec<_> = activations.rows_mut().collect();
     for_each_piece(&mut places, 1, |row, place| {
         place[0].set(rows.range(row..row + 1));

@@ -88,8 +88,9 @@ fn last_join(piece: &str, tokens: &TokenTable<'_>, scores: &[f32]) -> Option<usi
         let index = joins.iter().position(|&join| join == Some(best))?;
         bounds.remove(index + 1);
         joins.remove(index + 1);
-        for changed in index.saturating_sub(1)..=index {
-            joins[changed] = score(&bounds, changed);
+        joins[index] = score(&bounds, index);
+        if let Some(before) = index.checked_sub(1) {
+            joins[before] = score(&bounds, before);
         }
     }
     (bounds.len() == 3).then(|| bounds[1])

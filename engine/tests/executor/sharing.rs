@@ -68,6 +68,11 @@ async fn a_prompt_that_is_there_whole_still_has_its_logits_computed() {
         assert_eq!(within(call).await.unwrap().0, expected);
         assert_eq!(counts.take_rows(), computed);
     }
+    // Where none are wanted the model still has a step to compute.
+    let mut sequence = open(&engine);
+    let call = sequence.read(0, prompt.clone(), 0, Noting::default());
+    assert!(within(call).await.unwrap().0.is_empty());
+    assert_eq!(counts.take_rows(), 32);
 }
 
 #[tokio::test]

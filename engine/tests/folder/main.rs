@@ -25,11 +25,7 @@ fn written(tiny: &TinyModel, shards: usize) -> TempDir {
 }
 
 fn load(folder: &Path) -> Result<Loaded, LoadError> {
-    let options = LoadOptions {
-        batch_invariant: true,
-        ..LoadOptions::default()
-    };
-    engine::load(&Source::Files(folder.to_owned()), options)
+    engine::load(&Source::Files(folder.to_owned()), LoadOptions::default())
 }
 
 /// Changes a JSON file of the folder.

@@ -16,7 +16,7 @@ use std::sync::Mutex;
 
 /// Of each file of the corpus.
 const MAX_BYTES: usize = 4096;
-/// Changed files that each body is given.
+/// Changed files that each body is given, unless `HOSTILE_CASES` states another number.
 const CASES: u64 = 4000;
 
 /// Memory is counted for the whole process, so tests that count take turns.
@@ -59,7 +59,9 @@ fn run_changed(target: &str) {
         body(&bytes);
         files.push(bytes);
     }
-    for seed in 0..CASES {
+    let cases = std::env::var("HOSTILE_CASES").ok();
+    let cases = cases.map_or(CASES, |cases| cases.parse().expect("a number of cases"));
+    for seed in 0..cases {
         let _case = Case(format!("{target} of seed {seed}"));
         body(&mutated(&files, &mut StdRng::seed_from_u64(seed)));
     }

@@ -27,8 +27,6 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
     const COUNT: usize = 4;
     const WIDE: bool = true;
     type Bytes = uint8x16_t;
-    type Pairs = int16x8_t;
-    type Scales = int32x4_t;
     type Ints = int32x4_t;
     type Floats = float32x4_t;
 
@@ -53,67 +51,26 @@ impl<const DOT: bool> Lanes for Neon<DOT> {
     }
 
     #[inline(always)]
-    unsafe fn pairs(bytes: *const i8) -> int16x8_t {
-        vmovl_s8(vld1_s8(bytes))
+    unsafe fn widen(bytes: *const i8) -> int32x4_t {
+        let bytes = bytes.cast::<i32>().read_unaligned();
+        let bytes = vreinterpret_s8_s32(vdup_n_s32(bytes));
+        vmovl_s16(vget_low_s16(vmovl_s8(bytes)))
     }
 
     #[inline(always)]
-    unsafe fn first(pairs: int16x8_t) -> int32x4_t {
-        vmovl_s16(vget_low_s16(vuzp1q_s16(pairs, pairs)))
-    }
-
-    #[inline(always)]
-    unsafe fn second(pairs: int16x8_t) -> int32x4_t {
-        vmovl_s16(vget_low_s16(vuzp2q_s16(pairs, pairs)))
-    }
-
-    #[inline(always)]
-    unsafe fn zero() -> int32x4_t {
-        vdupq_n_s32(0)
-    }
-
-    #[inline(always)]
-    unsafe fn dot<Q: Quants, const N: usize>(
-        start: i32,
+    unsafe fn dots<Q: Quants, const N: usize, const R: usize>(
+        offset: i32,
+        sums: &[i32; R],
         weights: &[uint8x16_t; N],
-        activations: *const i8,
-    ) -> int32x4_t {
-        const { assert!(Q::LARGEST <= 127, "quants are taken as signed") };
-        sum_of_quads::<DOT, N>(vdupq_n_s32(start), weights, activations)
-    }
-
-    #[inline(always)]
-    unsafe fn dot_signed(
-        weights: &[uint8x16_t; 8],
-        activations: *const i8,
-        _sum: i32,
-    ) -> int32x4_t {
-        sum_of_quads::<DOT, 8>(vdupq_n_s32(0), weights, activations)
-    }
-
-    #[inline(always)]
-    unsafe fn add_scaled_dot<Q: Quants, const N: usize>(
-        start: int32x4_t,
-        scales: int32x4_t,
-        weights: &[uint8x16_t; N],
-        activations: *const i8,
-    ) -> int32x4_t {
-        let dot = Self::dot::<Q, N>(0, weights, activations);
-        vmlaq_s32(start, dot, scales)
-    }
-
-    #[inline(always)]
-    unsafe fn add_pairs(start: int32x4_t, pairs: int16x8_t, numbers: *const i16) -> int32x4_t {
-        let numbers = vdupq_n_s32(numbers.cast::<i32>().read_unaligned());
-        let numbers = vreinterpretq_s16_s32(numbers);
-        let low = vmull_s16(vget_low_s16(pairs), vget_low_s16(numbers));
-        let high = vmull_high_s16(pairs, numbers);
-        vaddq_s32(start, vpaddq_s32(low, high))
-    }
-
-    #[inline(always)]
-    unsafe fn minus_32(a: int32x4_t, b: int32x4_t) -> int32x4_t {
-        vsubq_s32(a, vshlq_n_s32::<5>(b))
+        activations: &[*const i8; R],
+    ) -> [int32x4_t; R] {
+        const { assert!(Q::SIGNED || Q::LARGEST <= 127, "quants are taken as signed") };
+        let mut dots = [vdupq_n_s32(0); R];
+        for ((dot, sum), activations) in dots.iter_mut().zip(sums).zip(activations) {
+            let start = vdupq_n_s32(-offset * sum);
+            *dot = sum_of_quads::<DOT, N>(start, weights, *activations);
+        }
+        dots
     }
 
     #[inline(always)]

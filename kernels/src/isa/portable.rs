@@ -9,6 +9,7 @@
 use super::Lanes;
 use crate::TILE;
 use crate::float::from_half;
+use crate::pack::QUAD;
 use crate::quants::Quants;
 use std::array::from_fn;
 
@@ -19,8 +20,6 @@ impl Lanes for Portable {
     const COUNT: usize = TILE;
     const WIDE: bool = false;
     type Bytes = [[u8; 4]; TILE];
-    type Pairs = [[i32; 2]; TILE];
-    type Scales = [i32; TILE];
     type Ints = [i32; TILE];
     type Floats = [f32; TILE];
 
@@ -45,81 +44,34 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    unsafe fn pairs(bytes: *const i8) -> Self::Pairs {
-        (*bytes.cast::<[[i8; 2]; TILE]>()).map(|pair| pair.map(i32::from))
+    unsafe fn widen(bytes: *const i8) -> Self::Ints {
+        (*bytes.cast::<[i8; TILE]>()).map(i32::from)
     }
 
     #[inline(always)]
-    unsafe fn first(pairs: Self::Pairs) -> Self::Scales {
-        pairs.map(|[first, _]| first)
-    }
-
-    #[inline(always)]
-    unsafe fn second(pairs: Self::Pairs) -> Self::Scales {
-        pairs.map(|[_, second]| second)
-    }
-
-    #[inline(always)]
-    unsafe fn zero() -> Self::Ints {
-        [0; TILE]
-    }
-
-    #[inline(always)]
-    unsafe fn dot<Q: Quants, const N: usize>(
-        start: i32,
+    unsafe fn dots<Q: Quants, const N: usize, const R: usize>(
+        offset: i32,
+        sums: &[i32; R],
         weights: &[Self::Bytes; N],
-        activations: *const i8,
-    ) -> Self::Ints {
-        let mut sums = [start; TILE];
-        for (i, quads) in weights.iter().enumerate() {
-            let numbers = (*activations.add(i * 4).cast::<[i8; 4]>()).map(i32::from);
-            for (sum, quad) in sums.iter_mut().zip(quads) {
-                for (number, &quant) in numbers.iter().zip(quad) {
-                    *sum += number * i32::from(quant);
+        activations: &[*const i8; R],
+    ) -> [Self::Ints; R] {
+        let mut dots = [[0; TILE]; R];
+        for ((dots, sum), activations) in dots.iter_mut().zip(sums).zip(activations) {
+            *dots = [-offset * sum; TILE];
+            for (i, quads) in weights.iter().enumerate() {
+                let numbers = (*activations.add(i * QUAD).cast::<[i8; QUAD]>()).map(i32::from);
+                for (dot, quad) in dots.iter_mut().zip(quads) {
+                    for (number, &quant) in numbers.iter().zip(quad) {
+                        *dot += number
+                            * match Q::SIGNED {
+                                true => i32::from(quant as i8),
+                                false => i32::from(quant),
+                            };
+                    }
                 }
             }
         }
-        sums
-    }
-
-    #[inline(always)]
-    unsafe fn dot_signed(
-        weights: &[Self::Bytes; 8],
-        activations: *const i8,
-        _sum: i32,
-    ) -> Self::Ints {
-        let mut sums = [0; TILE];
-        for (i, quads) in weights.iter().enumerate() {
-            let numbers = (*activations.add(i * 4).cast::<[i8; 4]>()).map(i32::from);
-            for (sum, quad) in sums.iter_mut().zip(quads) {
-                for (number, &quant) in numbers.iter().zip(quad) {
-                    *sum += number * i32::from(quant as i8);
-                }
-            }
-        }
-        sums
-    }
-
-    #[inline(always)]
-    unsafe fn add_scaled_dot<Q: Quants, const N: usize>(
-        start: Self::Ints,
-        scales: Self::Scales,
-        weights: &[Self::Bytes; N],
-        activations: *const i8,
-    ) -> Self::Ints {
-        let dots = Self::dot::<Q, N>(0, weights, activations);
-        from_fn(|i| start[i] + scales[i] * dots[i])
-    }
-
-    #[inline(always)]
-    unsafe fn add_pairs(start: Self::Ints, pairs: Self::Pairs, numbers: *const i16) -> Self::Ints {
-        let [a, b] = (*numbers.cast::<[i16; 2]>()).map(i32::from);
-        from_fn(|i| start[i] + pairs[i][0] * a + pairs[i][1] * b)
-    }
-
-    #[inline(always)]
-    unsafe fn minus_32(a: Self::Ints, b: Self::Ints) -> Self::Ints {
-        from_fn(|i| a[i] - 32 * b[i])
+        dots
     }
 
     #[inline(always)]

@@ -7,7 +7,6 @@
 
 use super::Lanes;
 use crate::TILE;
-use crate::pack::QUAD;
 use crate::product::{Kernel, Rows, Tile, by_rows};
 use crate::quants::Quants;
 use std::arch::x86_64::*;
@@ -29,13 +28,16 @@ pub(crate) unsafe fn avx_vnni<K: Kernel>(tile: Tile<'_>, rows: Rows<'_>, out: &m
     by_rows::<X256<true>, K>(tile, rows, out);
 }
 
+/// Does anything with these instructions.
+#[target_feature(enable = "avx2")]
+pub(super) fn wide(work: impl FnOnce()) {
+    work();
+}
+
 impl<const VNNI: bool> Lanes for X256<VNNI> {
     const COUNT: usize = 8;
     const WIDE: bool = false;
     type Bytes = __m256i;
-    type Pairs = __m256i;
-    /// A scale twice, as the two numbers of 16 bits that sums of products are made of.
-    type Scales = __m256i;
     type Ints = __m256i;
     type Floats = __m256;
 
@@ -62,98 +64,31 @@ impl<const VNNI: bool> Lanes for X256<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn pairs(bytes: *const i8) -> __m256i {
-        _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.cast()))
+    unsafe fn widen(bytes: *const i8) -> __m256i {
+        _mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.cast()))
     }
 
     #[inline(always)]
-    unsafe fn first(pairs: __m256i) -> __m256i {
-        _mm256_blend_epi16::<0b1010_1010>(pairs, _mm256_slli_epi32::<16>(pairs))
-    }
-
-    #[inline(always)]
-    unsafe fn second(pairs: __m256i) -> __m256i {
-        _mm256_blend_epi16::<0b0101_0101>(pairs, _mm256_srli_epi32::<16>(pairs))
-    }
-
-    #[inline(always)]
-    unsafe fn zero() -> __m256i {
-        _mm256_setzero_si256()
-    }
-
-    #[inline(always)]
-    unsafe fn dot<Q: Quants, const N: usize>(
-        start: i32,
+    unsafe fn dots<Q: Quants, const N: usize, const R: usize>(
+        offset: i32,
+        sums: &[i32; R],
         weights: &[__m256i; N],
-        activations: *const i8,
-    ) -> __m256i {
-        let mut sum = _mm256_set1_epi32(start);
-        if VNNI {
-            for (i, weights) in weights.iter().enumerate() {
-                sum = _mm256_dpbusd_avx_epi32(sum, *weights, quad(activations, i));
+        activations: &[*const i8; R],
+    ) -> [__m256i; R] {
+        // The instruction takes weights without a sign: those with one get 128 more.
+        let offset = if Q::SIGNED && VNNI { 128 } else { offset };
+        let mut dots = [_mm256_setzero_si256(); R];
+        for ((dot, sum), &activations) in dots.iter_mut().zip(sums).zip(activations) {
+            if offset != 0 {
+                *dot = _mm256_set1_epi32(-offset * sum);
             }
-            return sum;
+            *dot = match (VNNI, Q::SIGNED) {
+                (true, signed) => add_dot(*dot, weights, activations, signed),
+                (false, true) => add_signed_products(*dot, weights, activations),
+                (false, false) => add_products::<Q, N>(*dot, weights, activations),
+            };
         }
-        let fit = const { quads_in_16_bits(Q::LARGEST) };
-        for (piece, weights) in weights.chunks(fit).enumerate() {
-            let products = products(weights, activations.add(piece * fit * QUAD));
-            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
-        }
-        sum
-    }
-
-    #[inline(always)]
-    unsafe fn dot_signed(weights: &[__m256i; 8], activations: *const i8, sum: i32) -> __m256i {
-        if VNNI {
-            // The instruction takes weights without a sign: 128 more, which comes off again.
-            let mut sum = _mm256_set1_epi32(-128 * sum);
-            for (i, weights) in weights.iter().enumerate() {
-                let weights = _mm256_xor_si256(*weights, _mm256_set1_epi8(-128));
-                sum = _mm256_dpbusd_avx_epi32(sum, weights, quad(activations, i));
-            }
-            return sum;
-        }
-        let mut sum = _mm256_setzero_si256();
-        for (i, weights) in weights.iter().enumerate() {
-            // Without a sign weights are at most 128, and two products still fit in 16 bits. The
-            // sign goes over to the activations, which have no −128 that it could not turn.
-            let numbers = _mm256_sign_epi8(quad(activations, i), *weights);
-            let products = _mm256_maddubs_epi16(_mm256_abs_epi8(*weights), numbers);
-            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
-        }
-        sum
-    }
-
-    #[inline(always)]
-    unsafe fn add_scaled_dot<Q: Quants, const N: usize>(
-        start: __m256i,
-        scales: __m256i,
-        weights: &[__m256i; N],
-        activations: *const i8,
-    ) -> __m256i {
-        let mut sum = start;
-        if VNNI {
-            let dot = Self::dot::<Q, N>(0, weights, activations);
-            let scales = _mm256_srai_epi32::<16>(scales);
-            return _mm256_add_epi32(sum, _mm256_mullo_epi32(dot, scales));
-        }
-        let fit = const { quads_in_16_bits(Q::LARGEST) };
-        for (piece, weights) in weights.chunks(fit).enumerate() {
-            let products = products(weights, activations.add(piece * fit * QUAD));
-            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, scales));
-        }
-        sum
-    }
-
-    #[inline(always)]
-    unsafe fn add_pairs(start: __m256i, pairs: __m256i, numbers: *const i16) -> __m256i {
-        let numbers = _mm256_set1_epi32(numbers.cast::<i32>().read_unaligned());
-        _mm256_add_epi32(start, _mm256_madd_epi16(pairs, numbers))
-    }
-
-    #[inline(always)]
-    unsafe fn minus_32(a: __m256i, b: __m256i) -> __m256i {
-        _mm256_sub_epi32(a, _mm256_slli_epi32::<5>(b))
+        dots
     }
 
     #[inline(always)]
@@ -203,18 +138,65 @@ impl<const VNNI: bool> Lanes for X256<VNNI> {
     }
 }
 
-/// How many quads' products of two columns add up to no more than 16 bits hold.
-const fn quads_in_16_bits(largest: usize) -> usize {
-    i16::MAX as usize / (2 * 127 * largest)
+#[inline(always)]
+unsafe fn add_dot<const N: usize>(
+    start: __m256i,
+    weights: &[__m256i; N],
+    activations: *const i8,
+    signed: bool,
+) -> __m256i {
+    let mut sum = start;
+    for (i, weights) in weights.iter().enumerate() {
+        let weights = match signed {
+            true => _mm256_xor_si256(*weights, _mm256_set1_epi8(-128)),
+            false => *weights,
+        };
+        sum = _mm256_dpbusd_avx_epi32(sum, weights, quad(activations, i));
+    }
+    sum
 }
 
-/// For each output the products of some quads, the even and the odd columns each in 16 bits.
+/// Adds up as many products in 16 bits as fit there, then in 32.
 #[inline(always)]
-unsafe fn products(weights: &[__m256i], activations: *const i8) -> __m256i {
-    let mut sum = _mm256_setzero_si256();
+unsafe fn add_products<Q: Quants, const N: usize>(
+    start: __m256i,
+    weights: &[__m256i; N],
+    activations: *const i8,
+) -> __m256i {
+    let fit = const { quads_in_16_bits(Q::LARGEST) };
+    let mut sum = start;
+    for (piece, weights) in weights.chunks(fit).enumerate() {
+        let mut products = _mm256_setzero_si256();
+        for (i, weights) in weights.iter().enumerate() {
+            let numbers = quad(activations, piece * fit + i);
+            products = _mm256_add_epi16(products, _mm256_maddubs_epi16(*weights, numbers));
+        }
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
+    }
+    sum
+}
+
+/// How many quads' products of two columns add up to no more than 16 bits hold.
+const fn quads_in_16_bits(largest: usize) -> usize {
+    match i16::MAX as usize / (2 * 127 * largest) {
+        0 => 1,
+        fit => fit,
+    }
+}
+
+/// Without a sign weights are at most 128, and two products fit in 16 bits. The sign goes over to
+/// the activations, which have no −128 that it could not turn.
+#[inline(always)]
+unsafe fn add_signed_products<const N: usize>(
+    start: __m256i,
+    weights: &[__m256i; N],
+    activations: *const i8,
+) -> __m256i {
+    let mut sum = start;
     for (i, weights) in weights.iter().enumerate() {
-        let product = _mm256_maddubs_epi16(*weights, quad(activations, i));
-        sum = _mm256_add_epi16(sum, product);
+        let numbers = _mm256_sign_epi8(quad(activations, i), *weights);
+        let products = _mm256_maddubs_epi16(_mm256_abs_epi8(*weights), numbers);
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
     }
     sum
 }

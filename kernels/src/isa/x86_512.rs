@@ -29,8 +29,6 @@ impl Lanes for X512 {
     const COUNT: usize = 16;
     const WIDE: bool = true;
     type Bytes = __m512i;
-    type Pairs = __m512i;
-    type Scales = __m512i;
     type Ints = __m512i;
     type Floats = __m512;
 
@@ -57,101 +55,36 @@ impl Lanes for X512 {
     }
 
     #[inline(always)]
-    unsafe fn pairs(bytes: *const i8) -> __m512i {
-        _mm512_cvtepi8_epi16(_mm256_loadu_si256(bytes.cast()))
-    }
-
-    #[inline(always)]
-    unsafe fn first(pairs: __m512i) -> __m512i {
-        _mm512_srai_epi32::<16>(_mm512_slli_epi32::<16>(pairs))
-    }
-
-    #[inline(always)]
-    unsafe fn second(pairs: __m512i) -> __m512i {
-        _mm512_srai_epi32::<16>(pairs)
-    }
-
-    #[inline(always)]
-    unsafe fn zero() -> __m512i {
-        _mm512_setzero_si512()
-    }
-
-    #[inline(always)]
-    unsafe fn dot<Q: Quants, const N: usize>(
-        start: i32,
-        weights: &[__m512i; N],
-        activations: *const i8,
-    ) -> __m512i {
-        let mut sum = _mm512_set1_epi32(start);
-        for (i, weights) in weights.iter().enumerate() {
-            sum = _mm512_dpbusd_epi32(sum, *weights, quad(activations, i));
-        }
-        sum
-    }
-
-    #[inline(always)]
-    unsafe fn dot_signed(weights: &[__m512i; 8], activations: *const i8, sum: i32) -> __m512i {
-        // The instruction takes weights without a sign: 128 more, which comes off again.
-        let mut sum = _mm512_set1_epi32(-128 * sum);
-        for (i, weights) in weights.iter().enumerate() {
-            let weights = _mm512_xor_si512(*weights, _mm512_set1_epi8(-128));
-            sum = _mm512_dpbusd_epi32(sum, weights, quad(activations, i));
-        }
-        sum
-    }
-
-    #[inline(always)]
-    unsafe fn add_scaled_dot<Q: Quants, const N: usize>(
-        start: __m512i,
-        scales: __m512i,
-        weights: &[__m512i; N],
-        activations: *const i8,
-    ) -> __m512i {
-        let mut sum = [start];
-        Self::add_scaled_dots::<Q, N, 1>(&mut sum, scales, weights, &[activations]);
-        sum[0]
+    unsafe fn widen(bytes: *const i8) -> __m512i {
+        _mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.cast()))
     }
 
     /// Rows take turns at each quad: the products of one row have to wait for each other.
     #[inline(always)]
-    unsafe fn add_scaled_dots<Q: Quants, const N: usize, const R: usize>(
-        sums: &mut [__m512i; R],
-        scales: __m512i,
+    unsafe fn dots<Q: Quants, const N: usize, const R: usize>(
+        offset: i32,
+        sums: &[i32; R],
         weights: &[__m512i; N],
         activations: &[*const i8; R],
-    ) {
-        // So many quads' dot products are numbers of 16 bits, for which one instruction
-        // multiplies and adds.
-        let fit = const { i16::MAX as usize / (4 * 127 * Q::LARGEST) };
-        let step = if fit < 2 { N } else { fit };
-        for (piece, weights) in weights.chunks(step).enumerate() {
-            let mut dots = [_mm512_setzero_si512(); R];
-            for (i, weights) in weights.iter().enumerate() {
-                for (dot, activations) in dots.iter_mut().zip(activations) {
-                    let numbers = quad(*activations, piece * step + i);
-                    *dot = _mm512_dpbusd_epi32(*dot, *weights, numbers);
-                }
-            }
-            for (sum, dot) in sums.iter_mut().zip(dots) {
-                *sum = if fit < 2 {
-                    _mm512_add_epi32(*sum, _mm512_mullo_epi32(dot, scales))
-                } else {
-                    let scales = _mm512_and_si512(scales, _mm512_set1_epi32(0xffff));
-                    _mm512_dpwssd_epi32(*sum, dot, scales)
-                };
+    ) -> [__m512i; R] {
+        // The instruction takes weights without a sign: those with one get 128 more.
+        let offset = if Q::SIGNED { 128 } else { offset };
+        let mut dots = [_mm512_setzero_si512(); R];
+        if offset != 0 {
+            for (dot, sum) in dots.iter_mut().zip(sums) {
+                *dot = _mm512_set1_epi32(-offset * sum);
             }
         }
-    }
-
-    #[inline(always)]
-    unsafe fn add_pairs(start: __m512i, pairs: __m512i, numbers: *const i16) -> __m512i {
-        let numbers = _mm512_set1_epi32(numbers.cast::<i32>().read_unaligned());
-        _mm512_dpwssd_epi32(start, pairs, numbers)
-    }
-
-    #[inline(always)]
-    unsafe fn minus_32(a: __m512i, b: __m512i) -> __m512i {
-        _mm512_sub_epi32(a, _mm512_slli_epi32::<5>(b))
+        for (i, weights) in weights.iter().enumerate() {
+            let weights = match Q::SIGNED {
+                true => _mm512_xor_si512(*weights, _mm512_set1_epi8(-128)),
+                false => *weights,
+            };
+            for (dot, activations) in dots.iter_mut().zip(activations) {
+                *dot = _mm512_dpbusd_epi32(*dot, weights, quad(*activations, i));
+            }
+        }
+        dots
     }
 
     #[inline(always)]

@@ -87,10 +87,6 @@ impl Subject {
         })
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.engine
-    }
-
     pub(crate) fn into_figures(self) -> ModelFigures {
         self.figures
     }
