@@ -55,7 +55,8 @@ impl DeviceChoice {
             })
             .map_err(|error| LoadError::Device {
                 device: self.to_string(),
-                detail: error.to_string(),
+                // Further lines are a backtrace, where the environment asks for one.
+                detail: error.to_string().lines().take(1).collect(),
             })
     }
 }
