@@ -10,7 +10,7 @@
 //! Format: <https://github.com/huggingface/safetensors#format>.
 
 use crate::LoadError;
-use crate::mapped::map;
+use crate::mapped::{map, release};
 use candle_core::Device;
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
 use memmap2::Mmap;
@@ -109,7 +109,9 @@ impl SafetensorsFile {
             }
         };
         let bytes = aligned(&self.bytes[place.bytes.clone()]);
-        QStorage::from_data(bytes, &Device::Cpu, dtype)
+        let storage = QStorage::from_data(bytes, &Device::Cpu, dtype);
+        release(&self.bytes, place.bytes.clone());
+        storage
             .and_then(|storage| QTensor::new(storage, shape))
             .map_err(|error| self.invalid(format!("tensor {name}: {error}")))
     }
