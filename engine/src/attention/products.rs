@@ -97,15 +97,26 @@ fn multiply<const FUSED: bool, const N: usize, const L: usize>(
         let mut sums = [[0.0; L]; N];
         for (dim, column) in columns.iter().enumerate() {
             let keys = &column.as_chunks::<L>().0[part];
-            for (sums, query) in sums.iter_mut().zip(queries) {
-                for (sum, &key) in sums.iter_mut().zip(keys) {
-                    *sum = mul_add::<FUSED>(query[dim], key, *sum);
-                }
+            for n in 0..N {
+                multiply_add::<FUSED, L>(queries[n][dim], keys, &mut sums[n]);
             }
         }
         for (products, sums) in products.iter_mut().zip(sums) {
             products.as_chunks_mut::<L>().0[part] = sums;
         }
+    }
+}
+
+/// `sums ← sums + factor · numbers`. Written by index over arrays: the compiler makes wide registers
+/// of this, and single numbers of the same with iterators.
+#[inline(always)]
+fn multiply_add<const FUSED: bool, const L: usize>(
+    factor: f32,
+    numbers: &[f32; L],
+    sums: &mut [f32; L],
+) {
+    for lane in 0..L {
+        sums[lane] = mul_add::<FUSED>(factor, numbers[lane], sums[lane]);
     }
 }
 
@@ -143,11 +154,11 @@ fn add_from<const FUSED: bool, const N: usize, const L: usize>(
             }
         }
         for slot in 0..slots {
-            let values = &values[slot * dims + place..][..L];
-            for (sums, weights) in sums.iter_mut().zip(weights) {
-                for (sum, &value) in sums.iter_mut().zip(values) {
-                    *sum = mul_add::<FUSED>(weights[slot], value, *sum);
-                }
+            let Some(values) = values[slot * dims + place..].first_chunk::<L>() else {
+                break;
+            };
+            for n in 0..N {
+                multiply_add::<FUSED, L>(weights[n][slot], values, &mut sums[n]);
             }
         }
         for (out, sums) in outs.iter_mut().zip(sums) {
