@@ -96,13 +96,8 @@ fn assemble(
     tokens: &TokenTable<'_>,
     merges: Vec<(String, String)>,
 ) -> tokenizers::Result<Tokenizer> {
-    let ids: tokenizers::models::bpe::Vocab = tokens
-        .iter()
-        .zip(0..)
-        .map(|((token, _), id)| (token.to_owned(), id))
-        .collect();
     let model = BPE::builder()
-        .vocab_and_merges(ids, merges)
+        .vocab_and_merges(tokens.to_vocab(), merges)
         // Llama 3 takes a word that is a token as it is, whatever the merges make of it.
         .ignore_merges(splitting == Splitting::Llama3)
         .build()?;

@@ -101,13 +101,8 @@ fn assemble(
     merges: Vec<(String, String)>,
     prefix: bool,
 ) -> tokenizers::Result<Tokenizer> {
-    let ids: tokenizers::models::bpe::Vocab = tokens
-        .iter()
-        .zip(0..)
-        .map(|((token, _), id)| (token.to_owned(), id))
-        .collect();
     let mut model = BPE::builder()
-        .vocab_and_merges(ids, merges)
+        .vocab_and_merges(tokens.to_vocab(), merges)
         .byte_fallback(true)
         .fuse_unk(true);
     if tokens.id("<unk>").is_some() {

@@ -4,6 +4,7 @@ use crate::{LoadError, gguf::GgufFile};
 use candle_core::quantized::gguf_file::Value;
 use speculation::TokenId;
 use std::collections::HashMap;
+use tokenizers::models::bpe::Vocab;
 
 const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";
@@ -69,6 +70,14 @@ impl<'a> TokenTable<'a> {
     /// Tokens with their kinds, in the order of the ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, Kind)> {
         self.tokens.iter().copied()
+    }
+
+    /// Tokens with their ids, as a tokenizer is built from them.
+    pub(super) fn to_vocab(&self) -> Vocab {
+        let tokens = self.iter().zip(0..);
+        tokens
+            .map(|((token, _), id)| (token.to_owned(), id))
+            .collect()
     }
 
     /// The id of a token.
