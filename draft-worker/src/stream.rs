@@ -175,6 +175,7 @@ impl ProposeStream {
                 draft_ids: Vec::new(),
                 compute_us: 0,
                 laws: None,
+                ..Proposal::default()
             }),
             Next::Draft(draft) => {
                 self.start(sequence, epoch, draft.base_len, draft_work(draft));
@@ -215,6 +216,7 @@ impl ProposeStream {
                 draft_ids: drafted.ids,
                 laws: drafted.laws,
                 compute_us: u32::try_from(took.as_micros()).unwrap_or(u32::MAX),
+                ..Proposal::default()
             }),
             DoneKind::Prefilled(Err(error)) | DoneKind::Drafted(Err(error), _) => {
                 self.fail(sequence, epoch, error);

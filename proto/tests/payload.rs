@@ -28,6 +28,7 @@ fn a_proposal_stays_within_budget() {
             draft_ids: draft_ids(),
             compute_us: 20_000,
             laws: None,
+            ..v1::Proposal::default()
         }],
         ..v1::DraftEvent::default()
     };

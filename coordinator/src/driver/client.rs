@@ -172,6 +172,7 @@ fn finished(choice: u32, summary: Summary) -> v1::Finished {
             draft_tokens: summary.stats.drafted,
             accepted_draft_tokens: summary.stats.accepted,
             acceptance_histogram: summary.stats.histogram,
+            ..v1::SpeculationStats::default()
         }),
         choice,
         matched,

@@ -236,5 +236,6 @@ pub(crate) fn commit(
         base_len: base_len as u32,
         token_ids: tokens.to_vec(),
         want,
+        ..DraftCommit::default()
     }
 }

@@ -391,7 +391,7 @@ pub struct DraftOpen {
     pub decoding: ::core::option::Option<Decoding>,
 }
 /// Tokens were committed. The worker cuts its cache back to what agrees and drafts on.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DraftCommit {
     /// The sequence.
     #[prost(uint64, tag = "1")]
@@ -408,6 +408,20 @@ pub struct DraftCommit {
     /// How many tokens to propose; 0 asks for none.
     #[prost(uint32, tag = "5")]
     pub want: u32,
+    /// Draft ahead while the proposal is verified: so many tokens after each outcome that is followed.
+    /// 0 does not draft ahead. Under the rule COUPLED only.
+    #[prost(uint32, tag = "6")]
+    pub ahead_want: u32,
+    /// How many outcomes are followed at each position of the proposal: the likeliest tokens that the
+    /// target may choose there instead of the drafted one and, at its end, after it. 1 follows
+    /// the draft's own choice after the whole proposal, and nothing else.
+    #[prost(uint32, tag = "7")]
+    pub ahead_width: u32,
+    /// The proposal ends before the first token whose probability under the draft's law is below
+    /// this. 0 to below 1; 0 ends none. Under the rules TOKEN and BLOCK it is the law's largest
+    /// probability that is compared, which says nothing of the token drawn.
+    #[prost(float, tag = "8")]
+    pub min_confidence: f32,
 }
 /// What a draft worker answers, for many sequences at once.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -447,10 +461,10 @@ pub struct Proposal {
     /// Its epoch.
     #[prost(uint32, tag = "2")]
     pub epoch: u32,
-    /// Length of the committed prefix that these follow.
+    /// Length of the committed prefix that these follow, `assumed` left out.
     #[prost(uint32, tag = "3")]
     pub base_len: u32,
-    /// The drafted tokens, in order.
+    /// The drafted tokens, in order. They follow the committed prefix and then `assumed`.
     #[prost(uint32, repeated, tag = "4")]
     pub draft_ids: ::prost::alloc::vec::Vec<u32>,
     /// Time spent on drafting, in microseconds.
@@ -460,6 +474,18 @@ pub struct Proposal {
     /// token was certain.
     #[prost(message, optional, tag = "6")]
     pub laws: ::core::option::Option<DraftLaws>,
+    /// Tokens that were not committed when this was drafted and are presumed to be: an outcome of
+    /// the verification that was under way. Empty where the proposal follows what is committed.
+    #[prost(uint32, repeated, tag = "7")]
+    pub assumed: ::prost::alloc::vec::Vec<u32>,
+    /// Which of the draft's candidates the last of `assumed` was at its position: 1 is its own choice. 0
+    /// where nothing is assumed.
+    #[prost(uint32, tag = "8")]
+    pub rank: u32,
+    /// The probability of each drafted token under the draft's law, 255 for certain; as many as
+    /// draft_ids, or none.
+    #[prost(bytes = "vec", tag = "9")]
+    pub confidences: ::prost::alloc::vec::Vec<u8>,
 }
 /// Generated client implementations.
 pub mod draft_client {
@@ -1004,6 +1030,10 @@ pub struct GenerateRequest {
     /// What the text must match; any text where unset.
     #[prost(message, optional, tag = "10")]
     pub structured: ::core::option::Option<StructuredOutput>,
+    /// Whose request this is, at most 64 bytes. Tenants share the service fairly, and nothing that one
+    /// of them wrote is used to draft for another. Empty is a tenant like any other.
+    #[prost(string, tag = "11")]
+    pub tenant: ::prost::alloc::string::String,
 }
 /// When to stop, besides the model's own end of text.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1030,7 +1060,7 @@ pub struct StopParams {
 }
 /// Whether and how to speculate. Never changes the law of the text and, under the rule COUPLED, never
 /// the text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Speculation {
     /// On or off.
     #[prost(enumeration = "SpeculationMode", tag = "1")]
@@ -1041,6 +1071,17 @@ pub struct Speculation {
     /// How proposals are verified.
     #[prost(enumeration = "VerificationRule", tag = "3")]
     pub rule: i32,
+    /// The fewest tokens to draft per round, at most max_draft_tokens. Default 0: the server measures
+    /// what pays, and drafts nothing where nothing does. The same as max_draft_tokens fixes the length.
+    #[prost(uint32, optional, tag = "4")]
+    pub min_draft_tokens: ::core::option::Option<u32>,
+    /// A draft model's proposal ends before the first token that is less probable than this under the
+    /// draft's law. 0 (never) to below 1. Unset takes what the server finds to pay.
+    #[prost(float, optional, tag = "5")]
+    pub min_confidence: ::core::option::Option<f32>,
+    /// Where drafts may come from. Empty allows all that the server has.
+    #[prost(enumeration = "DraftSource", repeated, tag = "6")]
+    pub sources: ::prost::alloc::vec::Vec<i32>,
 }
 /// A piece of the answer.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1139,6 +1180,18 @@ pub struct SpeculationStats {
     /// rounds are not among them.
     #[prost(uint32, repeated, tag = "4")]
     pub acceptance_histogram: ::prost::alloc::vec::Vec<u32>,
+    /// Those of draft_tokens that n-grams proposed, without a model.
+    #[prost(uint32, tag = "5")]
+    pub ngram_draft_tokens: u32,
+    /// Those of them that were accepted and delivered.
+    #[prost(uint32, tag = "6")]
+    pub accepted_ngram_tokens: u32,
+    /// Verdicts after which a proposal that was drafted ahead was at hand.
+    #[prost(uint32, tag = "7")]
+    pub ahead_hits: u32,
+    /// Verdicts after which none was although a draft worker drafted ahead.
+    #[prost(uint32, tag = "8")]
+    pub ahead_misses: u32,
 }
 /// Asks for the token ids of a prompt.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1179,6 +1232,39 @@ pub struct Model {
     /// The longest sequence in tokens.
     #[prost(uint32, tag = "2")]
     pub context_length: u32,
+}
+/// Where drafts come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum DraftSource {
+    /// Not stated; not valid in a request.
+    Unspecified = 0,
+    /// A draft worker's model.
+    Model = 1,
+    /// What followed the same tokens earlier in the prompt or the output.
+    Ngram = 2,
+}
+impl DraftSource {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "DRAFT_SOURCE_UNSPECIFIED",
+            Self::Model => "DRAFT_SOURCE_MODEL",
+            Self::Ngram => "DRAFT_SOURCE_NGRAM",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "DRAFT_SOURCE_UNSPECIFIED" => Some(Self::Unspecified),
+            "DRAFT_SOURCE_MODEL" => Some(Self::Model),
+            "DRAFT_SOURCE_NGRAM" => Some(Self::Ngram),
+            _ => None,
+        }
+    }
 }
 /// On or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1223,6 +1309,9 @@ pub enum TokenOrigin {
     Target = 1,
     /// A draft model proposed it and the target accepted it.
     Draft = 2,
+    /// It followed the same tokens earlier in the text, was proposed for that, and the target
+    /// accepted it.
+    Ngram = 3,
 }
 impl TokenOrigin {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1234,6 +1323,7 @@ impl TokenOrigin {
             Self::Unspecified => "TOKEN_ORIGIN_UNSPECIFIED",
             Self::Target => "TOKEN_ORIGIN_TARGET",
             Self::Draft => "TOKEN_ORIGIN_DRAFT",
+            Self::Ngram => "TOKEN_ORIGIN_NGRAM",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1242,6 +1332,7 @@ impl TokenOrigin {
             "TOKEN_ORIGIN_UNSPECIFIED" => Some(Self::Unspecified),
             "TOKEN_ORIGIN_TARGET" => Some(Self::Target),
             "TOKEN_ORIGIN_DRAFT" => Some(Self::Draft),
+            "TOKEN_ORIGIN_NGRAM" => Some(Self::Ngram),
             _ => None,
         }
     }

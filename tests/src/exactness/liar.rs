@@ -267,6 +267,7 @@ impl Proposing {
             laws: sequence.declares.then(|| message(&draft)),
             draft_ids: draft.into_iter().map(|(token, _)| token).collect(),
             compute_us: 1,
+            ..Proposal::default()
         })
     }
 }

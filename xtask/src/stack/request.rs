@@ -163,6 +163,7 @@ impl Ask<'_> {
                 mode: mode.into(),
                 max_draft_tokens: self.max_draft_tokens.filter(|_| self.speculate),
                 rule: self.rule.into(),
+                ..Speculation::default()
             }),
             seed: Some(self.seed),
             ..GenerateRequest::default()

@@ -88,6 +88,7 @@ fn speculation_is_the_clients_or_the_servers_and_none_when_off() {
             mode: mode.into(),
             max_draft_tokens,
             rule: rule.into(),
+            ..Speculation::default()
         };
         let generation = valid(GenerateRequest {
             speculation: Some(speculation),
