@@ -232,6 +232,7 @@ impl Scheduler {
             base_len: seat.sent as u32,
             token_ids: sequence.committed.tokens()[seat.sent..].to_vec(),
             want: want as u32,
+            ..DraftCommit::default()
         };
         seat.sent = sequence.committed.len();
         seat.waiting = Some(now);

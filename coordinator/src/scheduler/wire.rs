@@ -44,6 +44,7 @@ fn proposals(random: &mut StdRng, temperature: Option<f32>) -> Vec<Proposal> {
             draft_ids: ids.collect(),
             compute_us: 15_000,
             laws: (!laws.is_empty()).then(|| DraftLaws::from(&laws[..])),
+            ..Proposal::default()
         }
     };
     (0..SEQUENCES).map(proposal).collect()

@@ -59,6 +59,7 @@ fn random_commit(rng: &mut StdRng) -> DraftCommit {
             0 => rng.random(),
             _ => rng.random_range(0..6),
         },
+        ..DraftCommit::default()
     }
 }
 

@@ -136,6 +136,7 @@ impl FakeDraft {
             draft_ids: guess[tokens.len()..].to_vec(),
             compute_us: 1,
             laws: self.laws(&guess, tokens.len(), rule, random),
+            ..Proposal::default()
         })
     }
 
