@@ -1,4 +1,5 @@
-//! The scheduler's half that deals with draft workers: who drafts for whom, and what is waited for.
+//! The scheduler's half that deals with draft workers' proposals, and with how long they are waited
+//! for.
 //!
 //! Nothing here can hold a sequence up for longer than the draft patience, and nothing that a draft
 //! worker says reaches a text: its tokens are proposals, no more.
@@ -6,10 +7,7 @@
 use super::proposals::Drafted;
 use super::sequence::{AtTarget, Seat};
 use super::{Scheduler, SequenceId, WorkerId};
-use proto::v1::{
-    CloseReason, Closed, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal,
-    VerificationRule,
-};
+use proto::v1::{CloseReason, Closed, DraftCommit, DraftEvent, DraftOpened, Proposal};
 use std::time::{Duration, Instant};
 
 /// How often draft workers may lose one sequence before it goes on without them.
@@ -21,71 +19,7 @@ const FORGIVEN_AFTER: u32 = 16;
 /// How long a worker that had no room is left alone.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a draft worker takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DraftLimits {
-    /// Sequences at once.
-    pub(crate) max_sequences: usize,
-    /// Tokens in one proposal.
-    pub(crate) max_draft_tokens: usize,
-    /// The longest sequence, in tokens.
-    pub(crate) context_length: usize,
-}
-
-/// What is known of a draft worker.
-#[derive(Debug, Default)]
-pub(super) struct DraftWorker {
-    /// Set while it is connected.
-    limits: Option<DraftLimits>,
-    /// Our sequences there.
-    seats: usize,
-    /// All coordinators' sequences there, as it said last.
-    load: usize,
-    /// It let a deadline pass and has said nothing since.
-    late: bool,
-    /// It had no room; left alone until then.
-    full_until: Option<Instant>,
-}
-
-impl DraftWorker {
-    /// True where none of our sequences is there.
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.seats == 0
-    }
-
-    /// True where it can take a sequence of `len` tokens. One that is late gets a single sequence,
-    /// to find out when it is back.
-    fn is_usable(&self, len: usize, now: Instant) -> bool {
-        self.limits.is_some_and(|limits| {
-            len < limits.context_length
-                && self.seats.max(self.load) < limits.max_sequences
-                && self.full_until.is_none_or(|until| until <= now)
-                && (!self.late || self.seats == 0)
-        })
-    }
-}
-
 impl Scheduler {
-    pub(super) fn draft_up(&mut self, worker: WorkerId, limits: DraftLimits) {
-        self.draft_down(worker);
-        self.drafts[worker].limits = Some(limits);
-    }
-
-    pub(super) fn draft_down(&mut self, worker: WorkerId) {
-        self.drafts[worker] = DraftWorker::default();
-        self.frames.forget(worker);
-        for sequence in self.sequences.values_mut() {
-            if sequence
-                .seat
-                .take_if(|seat| seat.worker == worker)
-                .is_some()
-            {
-                sequence.seat_losses += 1;
-            }
-        }
-    }
-
     pub(super) fn draft_event(&mut self, worker: WorkerId, event: DraftEvent, now: Instant) {
         let state = &mut self.drafts[worker];
         if state.limits.is_none() {
@@ -240,65 +174,6 @@ impl Scheduler {
             sequence.seat_losses = 0;
         }
         self.frames.commit(seat.worker, commit);
-    }
-
-    /// Opens the sequence at the usable worker that has the fewest of ours.
-    fn take_seat(&mut self, id: SequenceId, now: Instant) {
-        let Some(len) = self
-            .sequences
-            .get(&id)
-            .map(|sequence| sequence.committed.len())
-        else {
-            return;
-        };
-        let (Some(worker), Some(sequence)) = (self.choose(len, now), self.sequences.get_mut(&id))
-        else {
-            return;
-        };
-        // Where a text depends on which of its rounds had drafts, its first one must not depend on who
-        // prefills faster: else a seed would not give its text again.
-        let waits =
-            sequence.rule() != VerificationRule::Coupled && sequence.committed.generated() == 0;
-        self.drafts[worker].seats += 1;
-        sequence.seat_epoch += 1;
-        sequence.seat = Some(Seat {
-            worker,
-            epoch: sequence.seat_epoch,
-            opened: false,
-            sent: len,
-            waiting: waits.then_some(now),
-            proposals: 0,
-        });
-        let open = DraftOpen {
-            sequence: id,
-            epoch: sequence.seat_epoch,
-            token_ids: sequence.committed.tokens().to_vec(),
-            decoding: Some(sequence.choice.decoding()),
-        };
-        self.frames.open(worker, open);
-    }
-
-    fn choose(&self, len: usize, now: Instant) -> Option<WorkerId> {
-        let usable = self
-            .drafts
-            .iter()
-            .enumerate()
-            .filter(|(_, worker)| worker.is_usable(len, now));
-        usable
-            .min_by_key(|(_, worker)| (worker.late, worker.seats))
-            .map(|(id, _)| id)
-    }
-
-    /// Gives up a sequence's seat, if it has one.
-    pub(super) fn leave_draft(&mut self, id: SequenceId) {
-        let seat = self
-            .sequences
-            .get_mut(&id)
-            .and_then(|sequence| sequence.seat.take());
-        if let Some(seat) = seat {
-            self.drafts[seat.worker].seats -= 1;
-            self.frames.close(seat.worker, id);
-        }
     }
 
     /// Stops waiting for workers that let a deadline pass.

@@ -8,6 +8,7 @@
 mod drafts;
 mod frames;
 mod opening;
+mod placement;
 mod proposals;
 mod sequence;
 #[cfg(test)]
@@ -19,8 +20,9 @@ mod wire;
 
 use crate::commit::{Delta, FinishReason};
 use crate::request::Choice;
-use drafts::DraftWorker;
+
 use frames::DraftFrames;
+use placement::DraftWorker;
 use proto::v1;
 use sequence::Sequence;
 use service::{Class, Error};
@@ -28,7 +30,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use target::TargetState;
 
-pub(crate) use drafts::DraftLimits;
+pub(crate) use placement::DraftLimits;
 pub(crate) use sequence::Stats;
 pub(crate) use target::TargetLimits;
 
