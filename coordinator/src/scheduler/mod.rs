@@ -5,16 +5,19 @@
 //! from a worker is checked against (sequence, epoch, base length) and dropped where it is stale, so
 //! no order, loss or repetition of messages can change a text.
 
+mod batching;
 mod drafts;
 mod frames;
+mod guesses;
 mod opening;
 mod placement;
 mod proposals;
 mod sequence;
+mod speculating;
 #[cfg(test)]
 mod simulation;
 mod target;
-mod verification;
+mod verdicts;
 #[cfg(test)]
 mod wire;
 

@@ -1,6 +1,7 @@
 //! Who drafts for whom: which draft workers there are, and which of them has which sequence.
 
 use super::sequence::Seat;
+use super::speculating::Measured;
 use super::{Scheduler, SequenceId, WorkerId};
 use proto::v1::{DraftOpen, VerificationRule};
 use std::time::Instant;
@@ -29,6 +30,8 @@ pub(super) struct DraftWorker {
     pub(super) late: bool,
     /// It had no room; left alone until then.
     pub(super) full_until: Option<Instant>,
+    /// What is measured of it.
+    pub(super) measured: Measured,
 }
 
 impl DraftWorker {
@@ -89,14 +92,8 @@ impl Scheduler {
             sequence.rule() != VerificationRule::Coupled && sequence.committed.generated() == 0;
         self.drafts[worker].seats += 1;
         sequence.seat_epoch += 1;
-        sequence.seat = Some(Seat {
-            worker,
-            epoch: sequence.seat_epoch,
-            opened: false,
-            sent: len,
-            waiting: waits.then_some(now),
-            proposals: 0,
-        });
+        let waiting = waits.then_some(now);
+        sequence.seat = Some(Seat::new(worker, sequence.seat_epoch, len, waiting));
         let open = DraftOpen {
             sequence: id,
             epoch: sequence.seat_epoch,
