@@ -20,7 +20,7 @@ mod template;
 #[cfg(test)]
 mod testing;
 
-pub use config::{Config, LogprobsMode, SpecRule};
+pub use config::{Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch};
 
 use api::Api;
 use driver::Driver;
@@ -78,8 +78,10 @@ pub async fn run(
         admissions,
         places: Arc::new(Semaphore::new(config.max_requests as usize)),
         defaults: Defaults {
-            max_draft_tokens: config.spec_draft_n_max,
-            rule: config.spec_rule.into(),
+            max_draft_tokens: config.speculation.spec_draft_n_max,
+            min_draft_tokens: config.speculation.spec_draft_n_min,
+            min_confidence: config.speculation.spec_draft_p_min,
+            rule: config.speculation.spec_rule.into(),
             logprobs: config.logprobs_mode.into(),
             max_requests: config.max_requests,
         },
@@ -94,7 +96,12 @@ pub async fn run(
         draft: config.draft_timeout(),
         target: config.target_timeout(),
     };
-    let driver = Driver::new(patience, config.drafts.len(), from_links, admitted);
+    let driver = Driver::new(
+        patience,
+        config.speculation.scheduling(),
+        from_links,
+        admitted,
+    );
     tokio::select! {
         served = service::server::serve(listener, routes, shutdown, config.shutdown_grace()) => served,
         () = driver.run() => Err(anyhow::anyhow!("the driver has ended")),

@@ -1,10 +1,12 @@
 //! The connections to workers. Each has a task that connects, checks what is served, holds the one
 //! long stream, and connects again when it is lost. Decides nothing about sequences.
 
+mod address;
 mod draft;
 mod target;
 mod tokenizers;
 
+pub(crate) use address::{DraftPlace, check_url};
 pub(crate) use draft::DraftLink;
 pub(crate) use target::TargetLink;
 

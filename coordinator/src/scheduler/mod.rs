@@ -10,6 +10,7 @@ mod drafts;
 mod frames;
 mod guesses;
 mod opening;
+mod options;
 mod placement;
 mod proposals;
 mod sequence;
@@ -33,6 +34,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use target::TargetState;
 
+pub(crate) use options::SpecOptions;
 pub(crate) use placement::DraftLimits;
 pub(crate) use sequence::Stats;
 pub(crate) use target::TargetLimits;
@@ -40,7 +42,7 @@ pub(crate) use target::TargetLimits;
 /// Numbers the coordinator's sequences, never twice.
 pub(crate) type SequenceId = u64;
 
-/// A draft worker: its place in the configuration.
+/// A draft worker: its place among those that are known. Free ones are given again.
 pub(crate) type WorkerId = usize;
 
 /// How long the scheduler waits for others.
@@ -117,6 +119,7 @@ pub(crate) struct Summary {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     patience: Patience,
+    options: SpecOptions,
     sequences: BTreeMap<SequenceId, Sequence>,
     target: TargetState,
     drafts: Vec<DraftWorker>,
@@ -127,14 +130,15 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// No sequences, no target yet, and `draft_workers` workers that are not connected yet.
-    pub(crate) fn new(patience: Patience, draft_workers: usize) -> Self {
+    /// No sequences and no workers yet.
+    pub(crate) fn new(patience: Patience, options: SpecOptions) -> Self {
         Self {
             patience,
+            options,
             sequences: BTreeMap::new(),
             target: TargetState::default(),
-            drafts: (0..draft_workers).map(|_| DraftWorker::default()).collect(),
-            frames: DraftFrames::new(draft_workers),
+            drafts: Vec::new(),
+            frames: DraftFrames::default(),
             actions: Vec::new(),
             stale: 0,
             malformed: 0,

@@ -55,6 +55,9 @@ impl DraftWorker {
 
 impl Scheduler {
     pub(super) fn draft_up(&mut self, worker: WorkerId, limits: DraftLimits) {
+        if worker >= self.drafts.len() {
+            self.drafts.resize_with(worker + 1, DraftWorker::default);
+        }
         self.draft_down(worker);
         self.drafts[worker].limits = Some(limits);
     }
