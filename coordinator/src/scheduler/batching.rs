@@ -30,8 +30,10 @@ pub(super) struct Sent {
     /// Who proposed its tokens.
     pub(super) origin: Origin,
     pub(super) confidences: Vec<u8>,
-    /// How many tokens the draft was asked for; as many as are verified where the others were cut off.
+    /// How many tokens the draft was asked for.
     pub(super) wanted: usize,
+    /// How many it drafted: those that are not verified were cut off.
+    pub(super) at_hand: usize,
 }
 
 impl Sent {
@@ -154,7 +156,10 @@ impl Scheduler {
         // Under the rules that compare probabilities nothing may depend on the tokens that were drawn.
         let by_confidence = worker.filter(|_| sequence.is_coupled() && !confidences.is_empty());
         let survival = match (by_confidence, &sequence.control.acceptance) {
-            (Some(worker), _) => self.drafts[worker].measured.confidence.survival(confidences),
+            (Some(worker), _) => self.drafts[worker]
+                .measured
+                .confidence
+                .survival(confidences),
             (None, Some(own)) => (1..=len).map(|l| own.survival(l)).collect(),
             (None, None) => vec![1.0; len],
         };
@@ -163,7 +168,10 @@ impl Scheduler {
 
     /// When the proposal that `sequence` waits for should come, and what it should bring.
     fn awaited(&self, sequence: &Sequence, now: Instant) -> Option<Arrival> {
-        let seat = sequence.seat.as_ref()?;
+        let seat = sequence
+            .seat
+            .as_ref()
+            .filter(|_| sequence.draft_len() > 0)?;
         let since = seat.waiting?;
         let drafts = &self.drafts[seat.worker];
         let measured = &drafts.measured;
@@ -201,7 +209,10 @@ impl Scheduler {
         let allowance = self.patience.target + self.prefill_allowance();
         let batch = VerifyBatch {
             step,
-            items: items.values().map(|sent: &Sent| sent.item.clone()).collect(),
+            items: items
+                .values()
+                .map(|sent: &Sent| sent.item.clone())
+                .collect(),
         };
         self.target.batches.push_back(Batch {
             step,
@@ -209,9 +220,20 @@ impl Scheduler {
             items,
             sent: now,
             queued: !self.target.batches.is_empty(),
+            disturbed: self.prefill_allowance() > Duration::ZERO,
+            ahead: self.drafts_ahead(),
             due: now + allowance,
         });
         self.send_target(Command::Verify(batch));
+    }
+
+    /// True where draft workers draft ahead for sequences that are being verified.
+    fn drafts_ahead(&self) -> bool {
+        let mut seats = self
+            .sequences
+            .values()
+            .filter_map(|sequence| sequence.seat.as_ref());
+        seats.any(|seat| seat.ahead_wanted > 0)
     }
 
     /// The survivals that decide how much of an offer is verified: all of it where its length is fixed.
@@ -235,7 +257,7 @@ impl Sequence {
     fn send(&mut self, offer: &Offer, len: usize) -> Sent {
         let guess = self.guesses.best().filter(|_| len > 0);
         let mut drafted = guess.map(|guess| guess.drafted.clone()).unwrap_or_default();
-        let cut = drafted.ids.len() > len;
+        let at_hand = drafted.ids.len();
         let wanted = guess.map_or(0, |guess| guess.wanted);
         drafted.truncate(len);
         if let (Some(seat), true) = (&mut self.seat, len > 0) {
@@ -252,7 +274,8 @@ impl Sequence {
             },
             origin: offer.origin,
             confidences: drafted.confidences,
-            wanted: if cut { len } else { wanted },
+            wanted,
+            at_hand,
         }
     }
 

@@ -8,7 +8,6 @@
 use super::guesses::Guess;
 use super::proposals::Drafted;
 use super::sequence::{AtTarget, Seat};
-use super::speculating::Demand;
 use super::{Scheduler, Sequence, SequenceId, WorkerId};
 use proto::v1::{CloseReason, Closed, DraftCommit, DraftEvent, DraftOpened, Proposal};
 use std::time::{Duration, Instant};

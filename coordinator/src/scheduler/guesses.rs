@@ -34,7 +34,7 @@ pub(super) struct Guesses {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Which candidate the committed token was; none where it was not among those followed.
-    pub(super) rank: Option<u32>,
+    pub(super) rank: Option<usize>,
     /// How many candidates were followed at that position.
     pub(super) followed: usize,
 }
@@ -59,6 +59,11 @@ impl Guesses {
 
     fn outcome(&self, run: &[TokenId]) -> Option<Outcome> {
         let (next, accepted) = run.split_last()?;
+        // A proposal that was cut before verification may have gone on just so.
+        let goes_on = |guess: &Guess| guess.assumed == 0 && guess.drafted.ids.starts_with(run);
+        if self.strings.iter().any(goes_on) {
+            return None;
+        }
         let mut outcome = Outcome {
             rank: None,
             followed: 0,
@@ -67,7 +72,7 @@ impl Guesses {
             if guess.assumed == run.len() && guess.drafted.ids.starts_with(accepted) {
                 outcome.followed += 1;
                 if guess.drafted.ids[accepted.len()] == *next {
-                    outcome.rank = Some(guess.rank);
+                    outcome.rank = Some(guess.rank as usize);
                 }
             }
         }
@@ -88,10 +93,12 @@ impl Guesses {
 
 impl Guess {
     /// Cuts `run` off its beginning; false where it does not begin so, or nothing is left.
-    fn advance(&mut self, run: &[TokenId]) -> bool {
+    pub(super) fn advance(&mut self, run: &[TokenId]) -> bool {
         let ids = &mut self.drafted.ids;
         // Laws are of the tokens in place: a string with laws is good for one verification.
-        if self.drafted.laws.is_some() || ids.len() <= run.len() || common_prefix(ids, run) < run.len()
+        if self.drafted.laws.is_some()
+            || ids.len() <= run.len()
+            || common_prefix(ids, run) < run.len()
         {
             return false;
         }
@@ -145,7 +152,11 @@ mod tests {
             (&[1, 8, 6, 7, 6], 2, 3),
             (&[1, 2, 3, 4, 5], 4, 1),
         ]);
-        assert_eq!(best(&kept), Some(&[1, 2, 3][..]), "outcomes are not known yet");
+        assert_eq!(
+            best(&kept),
+            Some(&[1, 2, 3][..]),
+            "outcomes are not known yet"
+        );
         let outcome = kept.commit(&[1, 9]);
         assert_eq!(
             outcome,

@@ -14,9 +14,9 @@ mod options;
 mod placement;
 mod proposals;
 mod sequence;
-mod speculating;
 #[cfg(test)]
 mod simulation;
+mod speculating;
 mod target;
 mod verdicts;
 #[cfg(test)]
@@ -30,6 +30,7 @@ use placement::DraftWorker;
 use proto::v1;
 use sequence::Sequence;
 use service::{Class, Error};
+use speculating::Verifying;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use target::TargetState;
@@ -123,6 +124,8 @@ pub(crate) struct Scheduler {
     sequences: BTreeMap<SequenceId, Sequence>,
     target: TargetState,
     drafts: Vec<DraftWorker>,
+    /// What is measured of the target.
+    verifying: Verifying,
     frames: DraftFrames,
     actions: Vec<Action>,
     stale: u64,
@@ -138,6 +141,7 @@ impl Scheduler {
             sequences: BTreeMap::new(),
             target: TargetState::default(),
             drafts: Vec::new(),
+            verifying: Verifying::default(),
             frames: DraftFrames::default(),
             actions: Vec::new(),
             stale: 0,

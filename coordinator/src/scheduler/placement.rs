@@ -63,7 +63,12 @@ impl Scheduler {
     }
 
     pub(super) fn draft_down(&mut self, worker: WorkerId) {
-        self.drafts[worker] = DraftWorker::default();
+        // What was measured of it holds as well when it is back.
+        let measured = std::mem::take(&mut self.drafts[worker].measured);
+        self.drafts[worker] = DraftWorker {
+            measured,
+            ..DraftWorker::default()
+        };
         self.frames.forget(worker);
         for sequence in self.sequences.values_mut() {
             if sequence

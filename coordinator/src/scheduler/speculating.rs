@@ -8,7 +8,7 @@ use super::{Scheduler, Sequence, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
 use proto::v1::Proposal;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Situation, StepCosts, plan,
+    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, plan,
 };
 use speculation::{TokenId, common_prefix};
 use std::time::Instant;
@@ -19,6 +19,12 @@ const PROBE_TOKENS: usize = 4;
 /// The share of recent plans that want two groups from which two are formed, and below which one.
 const GROUPS_IN: f64 = 0.6;
 const GROUPS_OUT: f64 = 0.4;
+
+/// No draft is asked to be surer than this.
+const MOST_CONFIDENT: f32 = 0.95;
+
+/// Round trips that their mean remembers.
+const RTT_MEMORY: f64 = 32.0;
 
 /// The weight of the latest plan in that share.
 const GROUPS_WEIGHT: f64 = 0.05;
@@ -42,16 +48,28 @@ impl Default for Measured {
     fn default() -> Self {
         Self {
             step: StepCosts::default(),
-            rtt: Ewma::default(),
-            acceptance: Acceptance::prior(),
+            rtt: Ewma::new(RTT_MEMORY),
+            acceptance: Acceptance::of_worker(),
             ranks: Ranks::default(),
             confidence: Confidence::default(),
         }
     }
 }
 
+impl Measured {
+    /// The confidence below which one more drafted token costs more time than it saves. Those that
+    /// are drafted while something is verified cost none.
+    fn least_confidence(&self, plan: &Plan, drafting: usize) -> f32 {
+        let step = self.step.seconds(drafting).filter(|_| plan.ahead_want == 0);
+        step.map_or(0.0, |step| {
+            let least = self.confidence.min_confidence(plan.rate, step, 1.0);
+            least.clamp(0.0, MOST_CONFIDENT)
+        })
+    }
+}
+
 /// What is measured of the target.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Verifying {
     /// Seconds of a step, by rows.
     pub(super) step: StepCosts,
@@ -62,6 +80,18 @@ pub(super) struct Verifying {
     /// The share of recent plans that want two groups.
     wants_two: f64,
     two: bool,
+}
+
+impl Default for Verifying {
+    fn default() -> Self {
+        Self {
+            step: StepCosts::default(),
+            step_ahead: StepCosts::default(),
+            rtt: Ewma::new(RTT_MEMORY),
+            wants_two: 0.0,
+            two: false,
+        }
+    }
 }
 
 impl Verifying {
@@ -119,16 +149,21 @@ impl Speculating {
         self.watched = Some(Watched { base, ids, wanted });
     }
 
-    /// How many of the watched tokens were committed and how many there were, once that is known.
-    fn watched(&mut self, committed: &[TokenId]) -> Option<(usize, usize, usize)> {
+    /// What became of the watched tokens, once that is known.
+    fn watched(&mut self, committed: &[TokenId]) -> Option<Round> {
         let Watched { base, ids, wanted } = self.watched.as_ref()?;
         let since = committed.get(*base..)?;
         let agree = common_prefix(ids, since);
         let known = agree < since.len() || agree == ids.len();
-        let result = (agree, ids.len(), *wanted);
+        let round = Round {
+            wanted: *wanted,
+            drafted: ids.len(),
+            verified: ids.len(),
+            accepted: agree,
+        };
         known.then(|| {
             self.watched = None;
-            result
+            round
         })
     }
 }
@@ -164,10 +199,9 @@ impl Scheduler {
         } else {
             sequence.control.gate.decide(&plan)
         };
-        let min_confidence = generation.min_confidence.unwrap_or_else(|| {
-            let step = measured.step.seconds(drafts.seats);
-            step.map_or(0.0, |step| measured.confidence.least(plan.rate, step))
-        });
+        let stated = generation.min_confidence;
+        let min_confidence =
+            stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
         let demand = demand(mode, &plan, min_confidence)?;
         if mode == Mode::On {
             self.verifying.vote(plan.groups);
@@ -176,7 +210,7 @@ impl Scheduler {
     }
 
     /// Sequences that the target decodes at present.
-    fn decoding(&self) -> usize {
+    pub(super) fn decoding(&self) -> usize {
         let open = |sequence: &&Sequence| sequence.is_decoding();
         self.sequences.values().filter(open).count().max(1)
     }
@@ -201,7 +235,10 @@ impl Scheduler {
                 step.observe(count, sum / count as f64);
             }
         }
-        for proposal in proposals.iter().filter(|proposal| proposal.assumed.is_empty()) {
+        for proposal in proposals
+            .iter()
+            .filter(|proposal| proposal.assumed.is_empty())
+        {
             let seat = self
                 .sequences
                 .get_mut(&proposal.sequence)
@@ -225,6 +262,10 @@ impl Scheduler {
         };
         let accepted = run.len() - 1;
         let outcome = sequence.guesses.commit(run);
+        if !sequence.is_coupled() {
+            // What is left of a proposal was chosen by the tokens before it.
+            sequence.guesses.clear();
+        }
         let seat = sequence.seat.as_ref();
         let worker = seat.map(|seat| seat.worker);
         let ahead = seat.is_some_and(|seat| seat.ahead_wanted > 0);
@@ -239,22 +280,30 @@ impl Scheduler {
         if let Some(outcome) = outcome {
             let ranks = &mut measured.ranks;
             if accepted < sent.drafted() {
-                ranks.observe_rejection(outcome.rank, outcome.followed);
+                // Its own choice, the first candidate, was rejected.
+                let rank = outcome.rank.map(|rank| rank.saturating_sub(1));
+                ranks.observe_rejection(rank, outcome.followed);
             } else {
                 ranks.observe_bonus(outcome.rank, outcome.followed);
             }
         }
         let verified = (sent.origin == Origin::Draft && sent.drafted() > 0).then(|| {
             let confidences = &sent.confidences;
-            measured.confidence.observe(confidences, accepted, sent.drafted());
-            (accepted, sent.drafted(), sent.wanted)
+            let confidence = &mut measured.confidence;
+            confidence.observe(confidences, accepted, sent.drafted());
+            Round {
+                wanted: sent.wanted,
+                drafted: sent.at_hand,
+                verified: sent.drafted(),
+                accepted,
+            }
         });
         let watched = sequence.control.watched(sequence.committed.tokens());
-        for (accepted, verified, wanted) in verified.into_iter().chain(watched) {
-            measured.acceptance.observe(accepted, verified, wanted);
+        for round in verified.into_iter().chain(watched) {
+            measured.acceptance.observe(round);
             let own = &mut sequence.control.acceptance;
             own.get_or_insert_with(|| Acceptance::from_prior(&measured.acceptance))
-                .observe(accepted, verified, wanted);
+                .observe(round);
         }
     }
 }

@@ -17,7 +17,11 @@ impl Scheduler {
             return;
         };
         self.target.answered();
-        self.observe_verification(&batch, Duration::from_micros(verdicts.compute_us.into()), now);
+        self.observe_verification(
+            &batch,
+            Duration::from_micros(verdicts.compute_us.into()),
+            now,
+        );
         self.target.last_verdicts = Some(now);
         for verdict in verdicts.items {
             match batch.items.remove(&verdict.sequence) {
@@ -38,9 +42,8 @@ impl Scheduler {
 
     /// Learns from what a batch took. Prompts that are prefilled meanwhile take their own time.
     fn observe_verification(&mut self, batch: &Batch, compute: Duration, now: Instant) {
-        let opening = |sequence: &super::Sequence| {
-            matches!(sequence.at_target, AtTarget::Opening { .. })
-        };
+        let opening =
+            |sequence: &super::Sequence| matches!(sequence.at_target, AtTarget::Opening { .. });
         if batch.disturbed || self.sequences.values().any(opening) {
             return;
         }
@@ -83,13 +86,7 @@ impl Scheduler {
     }
 
     /// Commits `run`, learns from it, and goes on.
-    pub(super) fn commit(
-        &mut self,
-        id: SequenceId,
-        sent: &Sent,
-        run: Vec<NewToken>,
-        now: Instant,
-    ) {
+    pub(super) fn commit(&mut self, id: SequenceId, sent: &Sent, run: Vec<NewToken>, now: Instant) {
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
