@@ -24,10 +24,11 @@ pub use config::{Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, 
 
 use api::Api;
 use driver::Driver;
-use links::{DraftLink, ServedModel, TargetLink};
+use futures::future::BoxFuture;
+use links::{Discovery, DraftLink, LinkEvent, ServedModel, SystemResolver, TargetLink};
 use proto::v1::generation_server::GenerationServer;
 use request::Defaults;
-use scheduler::Patience;
+use scheduler::{Patience, WorkerId};
 use service::server::{HealthReporter, MAX_MESSAGE_BYTES, ServingStatus};
 use service::{CancellationToken, Tasks};
 use std::sync::Arc;
@@ -63,11 +64,13 @@ pub async fn run(
         events.clone(),
     )?;
     tasks.spawn("target link", target.run());
-    for (worker, url) in config.drafts.iter().enumerate() {
-        let draft = DraftLink::new(worker, url.clone(), served.clone(), events.clone())?;
-        tasks.spawn("draft link", draft.run());
-    }
-    drop(events);
+    let drafts = Discovery::new(
+        config.draft_places()?,
+        config.draft_resolve_interval(),
+        SystemResolver,
+        draft_links(served.clone(), events),
+    );
+    tasks.spawn("draft workers", drafts.run());
 
     // Clients.
     let (reporter, health) = service::server::health(&shutdown);
@@ -105,6 +108,22 @@ pub async fn run(
     tokio::select! {
         served = service::server::serve(listener, routes, shutdown, config.shutdown_grace()) => served,
         () = driver.run() => Err(anyhow::anyhow!("the driver has ended")),
+    }
+}
+
+/// What runs for each draft worker.
+fn draft_links(
+    served: ServedModel,
+    events: mpsc::Sender<LinkEvent>,
+) -> impl Fn(WorkerId, String, CancellationToken) -> BoxFuture<'static, ()> + Send + 'static {
+    move |worker, url, retire| {
+        let link = DraftLink::new(worker, url.clone(), served.clone(), events.clone());
+        Box::pin(async move {
+            match link {
+                Ok(link) => link.run(retire).await,
+                Err(error) => tracing::error!(worker, url, %error, "draft worker left out"),
+            }
+        })
     }
 }
 

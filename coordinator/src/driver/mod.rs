@@ -136,10 +136,12 @@ impl Driver {
                 Event::DraftUp(worker, limits)
             }
             LinkEvent::DraftDown(worker) => {
-                if let Some(session) = self.drafts.get_mut(worker) {
-                    *session = None;
-                }
+                self.drafts[worker] = None;
                 Event::DraftDown(worker)
+            }
+            LinkEvent::DraftRetired(worker) => {
+                self.drafts[worker] = None;
+                Event::DraftRetired(worker)
             }
             LinkEvent::Draft(worker, event) => Event::Draft(worker, event),
         };

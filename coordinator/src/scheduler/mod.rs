@@ -82,6 +82,8 @@ pub(crate) enum Event {
     DraftUp(WorkerId, DraftLimits),
     /// A draft worker is lost, and with it what it held.
     DraftDown(WorkerId),
+    /// A draft worker is not to be used any more.
+    DraftRetired(WorkerId),
     /// A draft worker says something.
     Draft(WorkerId, v1::DraftEvent),
 }
@@ -160,7 +162,8 @@ impl Scheduler {
             Event::TargetDown => self.target_down(now),
             Event::Target(event) => self.target_event(event, now),
             Event::DraftUp(worker, limits) => self.draft_up(worker, limits),
-            Event::DraftDown(worker) => self.draft_down(worker),
+            Event::DraftDown(worker) => self.draft_down(worker, now),
+            Event::DraftRetired(worker) => self.draft_retired(worker, now),
             Event::Draft(worker, event) => self.draft_event(worker, event, now),
         }
     }

@@ -58,11 +58,31 @@ impl Scheduler {
         if worker >= self.drafts.len() {
             self.drafts.resize_with(worker + 1, DraftWorker::default);
         }
-        self.draft_down(worker);
+        self.unseat(worker);
         self.drafts[worker].limits = Some(limits);
     }
 
-    pub(super) fn draft_down(&mut self, worker: WorkerId) {
+    /// A worker is lost. A sequence may be what brought it down, so it may not do so for ever.
+    pub(super) fn draft_down(&mut self, worker: WorkerId, now: Instant) {
+        for id in self.unseat(worker) {
+            if let Some(sequence) = self.sequences.get_mut(&id) {
+                sequence.seat_losses += 1;
+            }
+            self.sync_draft(id, now);
+        }
+    }
+
+    /// A worker was taken away: its sequences move.
+    pub(super) fn draft_retired(&mut self, worker: WorkerId, now: Instant) {
+        let unseated = self.unseat(worker);
+        self.drafts[worker] = DraftWorker::default();
+        for id in unseated {
+            self.sync_draft(id, now);
+        }
+    }
+
+    /// Forgets what is known of a worker, and returns the sequences that it had.
+    fn unseat(&mut self, worker: WorkerId) -> Vec<SequenceId> {
         // What was measured of it holds as well when it is back.
         let measured = std::mem::take(&mut self.drafts[worker].measured);
         self.drafts[worker] = DraftWorker {
@@ -70,15 +90,11 @@ impl Scheduler {
             ..DraftWorker::default()
         };
         self.frames.forget(worker);
-        for sequence in self.sequences.values_mut() {
-            if sequence
-                .seat
-                .take_if(|seat| seat.worker == worker)
-                .is_some()
-            {
-                sequence.seat_losses += 1;
-            }
-        }
+        let unseated = self.sequences.iter_mut().filter_map(|(id, sequence)| {
+            let seat = sequence.seat.take_if(|seat| seat.worker == worker);
+            seat.map(|_| *id)
+        });
+        unseated.collect()
     }
 
     /// Opens the sequence at the usable worker that has the fewest of ours.
