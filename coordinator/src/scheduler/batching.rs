@@ -81,6 +81,8 @@ impl Scheduler {
         if under_way >= groups {
             return None;
         }
+        let decoding = |sequence: &&Sequence| sequence.is_decoding();
+        self.verifying.sequences = self.sequences.values().filter(decoding).count();
         let mut offers = Vec::new();
         let mut arrivals = Vec::new();
         let idle = |sequence: &Sequence| sequence.at_target == AtTarget::Idle && !sequence.blocked;
@@ -110,7 +112,7 @@ impl Scheduler {
             return None;
         }
         if groups > 1 {
-            let group = self.decoding().div_ceil(groups);
+            let group = self.verifying.sequences.div_ceil(groups);
             if under_way > 0 && 2 * offers.len() < group {
                 return None;
             }

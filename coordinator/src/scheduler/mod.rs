@@ -18,6 +18,8 @@ mod sequence;
 mod simulation;
 mod speculating;
 mod target;
+#[cfg(test)]
+mod timed;
 mod verdicts;
 #[cfg(test)]
 mod wire;
