@@ -38,7 +38,8 @@ impl Trust {
     /// In a round of `seconds`, from its last verdict to this one, a sequence with this plan and
     /// mode got `tokens`.
     pub fn observe(&mut self, plan: &Plan, mode: Mode, tokens: usize, seconds: f64) {
-        if !plan.known || !plan.plain_known || !(seconds > 0.0 && seconds.is_finite()) {
+        let measured = plan.known && plan.plain_known;
+        if !(measured && seconds > 0.0 && seconds.is_finite()) {
             return;
         }
         let keep = 1.0 - 1.0 / MEMORY;

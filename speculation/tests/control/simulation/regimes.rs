@@ -1,6 +1,7 @@
 //! Regimes one after the other.
 
-use super::system::{Counts, Policy, System};
+use super::counts::{Counts, Policy};
+use super::system::System;
 use super::world::World;
 
 /// Rounds of every sequence that the controller may take to settle.
@@ -75,7 +76,7 @@ fn drive(seed: u64, regimes: &[(&str, World)]) -> Vec<Counts> {
         let plain = plain(*world);
         let (best, policy) = best(*world);
         let best = best.max(plain);
-        println!(
+        eprintln!(
             "seed {seed}, {name}: {:.3} of plain, {:.3} of {policy:?}, {:.3} of plain with \
              settling; {switches} switches, {whole:?}",
             judged / plain,

@@ -1,5 +1,6 @@
 //! The system: batches of sequences that are drafted for, verified, and committed.
 
+use super::counts::{Counts, Policy};
 use super::world::World;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -10,44 +11,6 @@ use speculation::control::{
 
 /// The most that is drafted.
 const MAX: usize = 8;
-
-/// What decides.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Policy {
-    Controller,
-    /// Always the same: tokens to draft, those ahead, width, batches.
-    Fixed(usize, usize, usize, usize),
-}
-
-/// What was counted.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
-    pub(super) tokens: usize,
-    /// Rounds of sequences.
-    pub(super) rounds: usize,
-    /// Proposals asked for, probes not among them.
-    pub(super) drafts: usize,
-    pub(super) probes: usize,
-    pub(super) plain: usize,
-    pub(super) seconds: f64,
-}
-
-impl Counts {
-    pub(super) fn rate(&self) -> f64 {
-        self.tokens as f64 / self.seconds
-    }
-
-    pub(super) fn since(&self, before: &Counts) -> Counts {
-        Counts {
-            tokens: self.tokens - before.tokens,
-            rounds: self.rounds - before.rounds,
-            drafts: self.drafts - before.drafts,
-            probes: self.probes - before.probes,
-            plain: self.plain - before.plain,
-            seconds: self.seconds - before.seconds,
-        }
-    }
-}
 
 /// What a sequence has for its next round, or will have.
 #[derive(Debug, Clone, Copy, PartialEq)]
