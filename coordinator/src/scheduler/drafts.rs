@@ -1,12 +1,14 @@
-//! The scheduler's half that deals with draft workers' proposals, and with how long they are waited
-//! for.
+//! What draft workers are asked for, and what becomes of what they propose.
 //!
-//! Nothing here can hold a sequence up for longer than the draft patience, and nothing that a draft
-//! worker says reaches a text: its tokens are proposals, no more.
+//! A worker has one request of a sequence at a time: while its proposal is awaited, what is committed
+//! meanwhile is kept back, so that no round that went on without it makes it draft in vain. Nothing
+//! here can hold a sequence up for longer than the draft patience, and nothing that a draft worker
+//! says reaches a text: its tokens are proposals, no more.
 
+use super::guesses::Guess;
 use super::proposals::Drafted;
 use super::sequence::{AtTarget, Seat};
-use super::{Scheduler, SequenceId, WorkerId};
+use super::{Scheduler, Sequence, SequenceId, WorkerId};
 use proto::v1::{CloseReason, Closed, DraftCommit, DraftEvent, DraftOpened, Proposal};
 use std::time::{Duration, Instant};
 
@@ -38,8 +40,9 @@ impl Scheduler {
         for opened in event.opened {
             self.draft_opened(worker, opened, now);
         }
+        self.observe_drafting(worker, &event.proposals, now);
         for proposal in event.proposals {
-            self.proposal(worker, proposal);
+            self.proposal(worker, proposal, now);
         }
     }
 
@@ -72,42 +75,39 @@ impl Scheduler {
                 return;
             }
         }
-        // What is being verified at the moment is sent with its verdict.
-        if self
-            .sequences
-            .get(&id)
-            .is_some_and(|sequence| sequence.at_target == AtTarget::Idle)
-        {
-            self.sync_draft(id, now);
-        }
+        self.sync_idle(id, now);
     }
 
-    fn proposal(&mut self, worker: WorkerId, proposal: Proposal) {
-        let id = proposal.sequence;
-        let (len, at_target) = match self.sequences.get(&id) {
-            Some(sequence) => (sequence.base_len(), sequence.at_target),
-            None => (0, AtTarget::Verifying),
-        };
-        match self.seat(worker, id, proposal.epoch) {
-            Some(seat) if proposal.base_len == len => seat.waiting = None,
-            _ => {
-                self.stale += 1;
-                return;
-            }
-        }
-        if at_target != AtTarget::Idle {
+    /// Takes a proposal in, as far as it agrees with what is committed by now.
+    fn proposal(&mut self, worker: WorkerId, proposal: Proposal, now: Instant) {
+        let (id, base) = (proposal.sequence, proposal.base_len as usize);
+        let answers = proposal.assumed.is_empty();
+        let Some(seat) = self.seat(worker, id, proposal.epoch) else {
             self.stale += 1;
             return;
-        }
+        };
+        let (wanted, probed) = if answers {
+            seat.waiting = None;
+            (seat.wanted, std::mem::take(&mut seat.probing))
+        } else {
+            (seat.ahead_wanted, false)
+        };
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
-        let drafted = Drafted::new(proposal, sequence.rule());
-        if drafted.is_none() {
+        let Some(guess) = guess(sequence, proposal, wanted) else {
             tracing::debug!(worker, sequence = id, "malformed proposal dropped");
             self.malformed += 1;
+            return self.sync_idle(id, now);
+        };
+        if probed {
+            sequence.control.watch(base, guess.drafted.ids, wanted);
+        } else if !sequence.take_in(base, guess) {
+            self.stale += 1;
         }
-        sequence.proposal = drafted.unwrap_or_default();
+        if answers {
+            self.sync_idle(id, now);
+        }
     }
 
     /// A sequence's seat, where it is this one.
@@ -116,14 +116,21 @@ impl Scheduler {
         (seat.worker == worker && seat.epoch == epoch).then_some(seat)
     }
 
+    /// [`sync_draft`](Self::sync_draft), but for a sequence that is being verified: what it lacks is
+    /// sent with the verdict.
+    fn sync_idle(&mut self, id: SequenceId, now: Instant) {
+        let sequence = self.sequences.get(&id);
+        if sequence.is_some_and(|sequence| sequence.at_target == AtTarget::Idle) {
+            self.sync_draft(id, now);
+        }
+    }
+
     /// Brings the draft up to what is committed and asks for a proposal after it, where one is of
     /// use; finds a draft worker where the sequence has none.
     pub(super) fn sync_draft(&mut self, id: SequenceId, now: Instant) {
-        let Some(sequence) = self
-            .sequences
-            .get(&id)
-            .filter(|sequence| sequence.draft_len() > 0)
-        else {
+        let Some(sequence) = self.sequences.get(&id).filter(|sequence| {
+            sequence.draft_len() > 0 && sequence.choice.generation.sources.model
+        }) else {
             return;
         };
         let len = sequence.committed.len();
@@ -137,43 +144,51 @@ impl Scheduler {
                     self.take_seat(id, now);
                 }
             }
-            Some(seat) if seat.opened && seat.sent < len => self.send_commit(id, now),
+            Some(seat) if seat.opened && seat.sent < len && seat.waiting.is_none() => {
+                self.ask(id, now);
+            }
             _ => {}
         }
     }
 
-    fn send_commit(&mut self, id: SequenceId, now: Instant) {
+    /// Sends what was committed and asks for what the controller finds to pay.
+    fn ask(&mut self, id: SequenceId, now: Instant) {
+        let Some((worker, demand)) = self.demand(id) else {
+            return;
+        };
+        let limits = self.drafts[worker].limits;
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
-        let want = sequence.draft_len();
-        let Some(seat) = &mut sequence.seat else {
+        let most = limits.map_or(0, |limits| {
+            let room = limits.context_length - sequence.committed.len().min(limits.context_length);
+            limits.max_draft_tokens.min(room).min(sequence.draft_len())
+        });
+        let want = demand.want.min(most);
+        let covered = sequence.guesses.best().is_some();
+        let Some(seat) = sequence.seat.as_mut().filter(|_| want > 0) else {
             return;
         };
-        let limits = self.drafts[seat.worker].limits;
-        let want = limits.map_or(0, |limits| {
-            let room = limits
-                .context_length
-                .saturating_sub(sequence.committed.len());
-            want.min(limits.max_draft_tokens).min(room)
-        });
-        if want == 0 {
-            return;
-        }
         let commit = DraftCommit {
             sequence: id,
             epoch: seat.epoch,
             base_len: seat.sent as u32,
             token_ids: sequence.committed.tokens()[seat.sent..].to_vec(),
             want: want as u32,
-            ..DraftCommit::default()
+            ahead_want: demand.ahead_want as u32,
+            ahead_width: demand.ahead_width as u32,
+            min_confidence: demand.min_confidence,
         };
         seat.sent = sequence.committed.len();
-        seat.waiting = Some(now);
+        seat.asked = Some(now);
+        seat.waiting = (!covered && !demand.probe).then_some(now);
+        seat.wanted = want;
+        seat.ahead_wanted = demand.ahead_want;
+        seat.probing = demand.probe;
         if seat.proposals >= FORGIVEN_AFTER {
             sequence.seat_losses = 0;
         }
-        self.frames.commit(seat.worker, commit);
+        self.frames.commit(worker, commit);
     }
 
     /// Stops waiting for workers that let a deadline pass.
@@ -221,4 +236,39 @@ impl Scheduler {
             .filter_map(|sequence| sequence.seat.as_ref()?.waiting);
         waiting.min().map(|since| since + self.patience.draft)
     }
+}
+
+impl Sequence {
+    /// Keeps `guess`, which follows the first `base` committed tokens, as far as it agrees with those
+    /// after them. False where it is of no use any more.
+    fn take_in(&mut self, base: usize, mut guess: Guess) -> bool {
+        let Some(since) = self.committed.tokens().get(base..) else {
+            return false;
+        };
+        let coupled = self.is_coupled();
+        if !since.is_empty() && !(coupled && guess.advance(since)) {
+            return false;
+        }
+        if !coupled {
+            self.guesses.clear();
+        }
+        self.guesses.add(guess)
+    }
+}
+
+/// What `proposal` holds for `sequence`; none where it is malformed.
+fn guess(sequence: &Sequence, mut proposal: Proposal, wanted: usize) -> Option<Guess> {
+    let outcome = std::mem::take(&mut proposal.assumed);
+    let (assumed, rank) = (outcome.len(), proposal.rank);
+    if assumed > 0 && !sequence.is_coupled() {
+        return None;
+    }
+    let mut drafted = Drafted::new(proposal, sequence.rule())?;
+    drafted.put_before(outcome);
+    Some(Guess {
+        drafted,
+        assumed,
+        rank,
+        wanted,
+    })
 }

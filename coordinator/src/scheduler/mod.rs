@@ -5,8 +5,10 @@
 //! from a worker is checked against (sequence, epoch, base length) and dropped where it is stale, so
 //! no order, loss or repetition of messages can change a text.
 
+mod batching;
 mod drafts;
 mod frames;
+mod guesses;
 mod opening;
 mod options;
 mod placement;
@@ -14,8 +16,9 @@ mod proposals;
 mod sequence;
 #[cfg(test)]
 mod simulation;
+mod speculating;
 mod target;
-mod verification;
+mod verdicts;
 #[cfg(test)]
 mod wire;
 
@@ -27,6 +30,7 @@ use placement::DraftWorker;
 use proto::v1;
 use sequence::Sequence;
 use service::{Class, Error};
+use speculating::Verifying;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use target::TargetState;
@@ -122,6 +126,8 @@ pub(crate) struct Scheduler {
     sequences: BTreeMap<SequenceId, Sequence>,
     target: TargetState,
     drafts: Vec<DraftWorker>,
+    /// What is measured of the target.
+    verifying: Verifying,
     frames: DraftFrames,
     actions: Vec<Action>,
     stale: u64,
@@ -137,6 +143,7 @@ impl Scheduler {
             sequences: BTreeMap::new(),
             target: TargetState::default(),
             drafts: Vec::new(),
+            verifying: Verifying::default(),
             frames: DraftFrames::default(),
             actions: Vec::new(),
             stale: 0,

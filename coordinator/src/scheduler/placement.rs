@@ -1,6 +1,7 @@
 //! Who drafts for whom: which draft workers there are, and which of them has which sequence.
 
 use super::sequence::Seat;
+use super::speculating::Measured;
 use super::{Scheduler, SequenceId, WorkerId};
 use proto::v1::{DraftOpen, VerificationRule};
 use std::time::Instant;
@@ -29,6 +30,8 @@ pub(super) struct DraftWorker {
     pub(super) late: bool,
     /// It had no room; left alone until then.
     pub(super) full_until: Option<Instant>,
+    /// What is measured of it.
+    pub(super) measured: Measured,
 }
 
 impl DraftWorker {
@@ -71,14 +74,21 @@ impl Scheduler {
 
     /// A worker was taken away: its sequences move.
     pub(super) fn draft_retired(&mut self, worker: WorkerId, now: Instant) {
-        for id in self.unseat(worker) {
+        let unseated = self.unseat(worker);
+        self.drafts[worker] = DraftWorker::default();
+        for id in unseated {
             self.sync_draft(id, now);
         }
     }
 
     /// Forgets what is known of a worker, and returns the sequences that it had.
     fn unseat(&mut self, worker: WorkerId) -> Vec<SequenceId> {
-        self.drafts[worker] = DraftWorker::default();
+        // What was measured of it holds as well when it is back.
+        let measured = std::mem::take(&mut self.drafts[worker].measured);
+        self.drafts[worker] = DraftWorker {
+            measured,
+            ..DraftWorker::default()
+        };
         self.frames.forget(worker);
         let unseated = self.sequences.iter_mut().filter_map(|(id, sequence)| {
             let seat = sequence.seat.take_if(|seat| seat.worker == worker);
@@ -106,14 +116,8 @@ impl Scheduler {
             sequence.rule() != VerificationRule::Coupled && sequence.committed.generated() == 0;
         self.drafts[worker].seats += 1;
         sequence.seat_epoch += 1;
-        sequence.seat = Some(Seat {
-            worker,
-            epoch: sequence.seat_epoch,
-            opened: false,
-            sent: len,
-            waiting: waits.then_some(now),
-            proposals: 0,
-        });
+        let waiting = waits.then_some(now);
+        sequence.seat = Some(Seat::new(worker, sequence.seat_epoch, len, waiting));
         let open = DraftOpen {
             sequence: id,
             epoch: sequence.seat_epoch,

@@ -1,6 +1,7 @@
 //! How many drafted tokens are accepted, by position.
 
 use super::MAX_DRAFT;
+use super::change::Change;
 
 /// Rounds that a sequence's acceptance remembers.
 const SEQUENCE_MEMORY: f64 = 64.0;
@@ -8,18 +9,15 @@ const SEQUENCE_MEMORY: f64 = 64.0;
 /// Rounds, of all its sequences, that a draft worker's acceptance remembers.
 const WORKER_MEMORY: f64 = 512.0;
 
-/// Rounds over which a change is looked for.
-const SHORT_MEMORY: f64 = 12.0;
-
-/// So many standard deviations off what was expected are a change: what is older is forgotten.
-const SURPRISE: f64 = 3.5;
+/// Rounds that are remembered where there was a change.
+const SHORT_MEMORY: f64 = 5.0;
 
 /// What is assumed of a draft that nobody has seen: the mean over the real pair's prompts is .72
 /// to .75 (design, verification 2.2).
 const PRIOR: f64 = 0.7;
 
 /// For how many rounds an assumption counts.
-const PRIOR_WEIGHT: f64 = 3.0;
+const PRIOR_WEIGHT: f64 = 2.0;
 
 /// What became of one proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,16 +41,15 @@ pub struct Round {
 /// stopped early, the next position counts as not passed, since a longer wish would have brought
 /// nothing.
 ///
-/// It remembers its last rounds exponentially, and only the last few once those are too unlike
-/// what it expected.
+/// It remembers its last rounds exponentially, and only the last few once those show that
+/// something has changed.
 #[derive(Debug, Clone)]
 pub struct Acceptance {
     assumed: [f64; MAX_DRAFT],
     long: [Count; MAX_DRAFT],
     short: [Count; MAX_DRAFT],
     memory: f64,
-    /// Over the short memory: passed, less expected to pass; and the variance of that.
-    surprise: (f64, f64),
+    change: Change,
     /// Mean of drafted / wanted.
     fullness: f64,
     survival: [f64; MAX_DRAFT],
@@ -95,7 +92,7 @@ impl Acceptance {
             long: [Count::default(); MAX_DRAFT],
             short: [Count::default(); MAX_DRAFT],
             memory,
-            surprise: (0.0, 0.0),
+            change: Change::default(),
             fullness,
             survival: [0.0; MAX_DRAFT],
         };
@@ -119,13 +116,10 @@ impl Acceptance {
 
     /// `passed` positions passed; the next one `failed`, or nothing is known of it.
     fn count(&mut self, passed: usize, failed: bool) {
-        let keep = 1.0 - 1.0 / SHORT_MEMORY;
-        self.surprise = (self.surprise.0 * keep, self.surprise.1 * keep);
         let reached = (passed + usize::from(failed)).min(MAX_DRAFT);
+        let mut changed = false;
         for index in 0..reached {
-            let expected = self.hazard(index + 1).clamp(0.02, 0.98);
-            self.surprise.0 += f64::from(u8::from(index < passed)) - expected;
-            self.surprise.1 += expected * (1.0 - expected);
+            changed |= self.change.observe(index < passed, self.hazard(index + 1));
         }
         for (counts, memory) in [
             (&mut self.long, self.memory),
@@ -138,9 +132,8 @@ impl Acceptance {
                 count.passed += f64::from(u8::from(index < passed));
             }
         }
-        if self.surprise.0.abs() > SURPRISE * self.surprise.1.sqrt() {
+        if changed {
             self.long = self.short;
-            self.surprise = (0.0, 0.0);
         }
         self.derive();
     }

@@ -18,6 +18,7 @@
 //! proposals that are under way.
 
 mod acceptance;
+mod change;
 mod confidence;
 mod costs;
 mod ewma;

@@ -30,7 +30,7 @@ struct Pool {
     count: usize,
 }
 
-/// The value at `x` of the line through points of ascending `x`; constant beyond its ends.
+/// The value at `x` of the line through points that ascend in both; constant beyond its ends.
 pub(super) fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
     let after = points.partition_point(|point| point.0 < x);
     let before = after.checked_sub(1).map(|index| points[index]);
@@ -39,7 +39,8 @@ pub(super) fn interpolate(points: &[(f64, f64)], x: f64) -> Option<f64> {
         (Some(before), None) => Some(before.1),
         (Some(before), Some(next)) => {
             let part = (x - before.0) / (next.0 - before.0);
-            Some(before.1 + (next.1 - before.1) * part)
+            // Rounding must not make it exceed where it goes to.
+            Some((before.1 + (next.1 - before.1) * part).min(next.1))
         }
     }
 }

@@ -121,7 +121,7 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
             best = Plan {
                 want: ahead.want,
                 ahead_want: ahead.ahead_want,
-                ahead_width: ahead.width,
+                ahead_width: WIDTHS[ahead.width],
                 groups: 1,
                 rate,
                 ..best
@@ -134,7 +134,7 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
 fn best_ahead(rates: &Rates<'_>, min: usize, max: usize) -> Option<(Ahead, f64)> {
     let mut best: Option<(Ahead, f64)> = None;
     for want in lengths(min.max(1), max) {
-        for width in WIDTHS {
+        for width in 0..WIDTHS.len() {
             for ahead_want in lengths(min.max(1), max) {
                 let ahead = Ahead {
                     want,

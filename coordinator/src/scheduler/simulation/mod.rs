@@ -140,6 +140,7 @@ impl World {
         generation.decoding.rule = RULES[id as usize % RULES.len()].into();
         generation.logprobs = id.is_multiple_of(2).then(LogprobsParams::default);
         generation.max_draft_tokens = max_draft;
+        generation.min_draft_tokens = max_draft;
         let choice = Choice {
             generation: Arc::new(generation),
             key: NoiseKey(id.into()),
