@@ -12,9 +12,6 @@ use super::{Scheduler, Sequence, SequenceId, WorkerId};
 use proto::v1::{CloseReason, Closed, DraftCommit, DraftEvent, DraftOpened, Proposal};
 use std::time::{Duration, Instant};
 
-/// How often draft workers may lose one sequence before it goes on without them.
-const MAX_LOSSES: u32 = 3;
-
 /// After this many proposals of one worker, earlier losses are forgiven.
 const FORGIVEN_AFTER: u32 = 16;
 
@@ -140,7 +137,7 @@ impl Scheduler {
         };
         let len = sequence.committed.len();
         match &sequence.seat {
-            None if sequence.seat_losses <= MAX_LOSSES => self.take_seat(id, now),
+            None if sequence.wants_seat() => self.take_seat(id, now),
             Some(seat) if self.drafts[seat.worker].late => {
                 // Its cache there is worth nothing while another worker would answer.
                 let other = self.choose(len, now);
@@ -150,7 +147,9 @@ impl Scheduler {
                 }
             }
             Some(seat) if seat.opened && seat.sent < len && seat.waiting.is_none() => {
-                self.ask(id, now);
+                if !self.migrate(id, now) {
+                    self.ask(id, now);
+                }
             }
             _ => {}
         }

@@ -6,6 +6,7 @@
 //! no order, loss or repetition of messages can change a text.
 
 mod batching;
+mod counters;
 mod drafts;
 mod frames;
 mod guesses;
@@ -23,6 +24,7 @@ mod timed;
 mod verdicts;
 #[cfg(test)]
 mod wire;
+mod worth;
 
 use crate::commit::{Delta, FinishReason};
 use crate::request::Choice;
@@ -33,10 +35,11 @@ use proto::v1;
 use sequence::Sequence;
 use service::{Class, Error};
 use speculating::Verifying;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use target::TargetState;
 
+pub(crate) use counters::Counters;
 pub(crate) use options::SpecOptions;
 pub(crate) use placement::DraftLimits;
 pub(crate) use sequence::Stats;
@@ -128,10 +131,13 @@ pub(crate) struct Scheduler {
     sequences: BTreeMap<SequenceId, Sequence>,
     target: TargetState,
     drafts: Vec<DraftWorker>,
+    /// Sequences that found no draft worker with room.
+    seatless: BTreeSet<SequenceId>,
     /// What is measured of the target.
     verifying: Verifying,
     frames: DraftFrames,
     actions: Vec<Action>,
+    counters: Counters,
     stale: u64,
     malformed: u64,
 }
@@ -145,9 +151,11 @@ impl Scheduler {
             sequences: BTreeMap::new(),
             target: TargetState::default(),
             drafts: Vec::new(),
+            seatless: BTreeSet::new(),
             verifying: Verifying::default(),
             frames: DraftFrames::default(),
             actions: Vec::new(),
+            counters: Counters::default(),
             stale: 0,
             malformed: 0,
         }
@@ -209,8 +217,6 @@ impl Scheduler {
             self.target.restart_stall(now);
         }
         self.sequences.insert(id, Sequence::new(choice, now));
-        // The draft prefills beside the target.
-        self.sync_draft(id, now);
     }
 
     fn cancel(&mut self, id: SequenceId) {
@@ -228,6 +234,7 @@ impl Scheduler {
 
     /// Delivers what was committed and goes on, or ends the sequence.
     fn deliver(&mut self, id: SequenceId, delta: Delta, now: Instant) {
+        self.counters.committed += delta.tokens.len() as u64;
         let finish = delta.finish.clone();
         self.actions.push(Action::Deliver(id, delta));
         match finish {

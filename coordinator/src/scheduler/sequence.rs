@@ -95,6 +95,8 @@ pub(super) struct Seat {
     pub(super) probing: bool,
     /// How many of its proposals were verified.
     pub(super) proposals: u32,
+    /// How many rounds the sequence had before.
+    pub(super) since_round: u32,
 }
 
 impl Seat {
@@ -112,6 +114,7 @@ impl Seat {
             ahead_wanted: 0,
             probing: false,
             proposals: 0,
+            since_round: 0,
         }
     }
 }

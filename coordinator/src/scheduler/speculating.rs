@@ -277,6 +277,7 @@ impl Scheduler {
             let hit = sequence.guesses.best().is_some();
             sequence.stats.ahead_hits += u32::from(hit);
             sequence.stats.ahead_misses += u32::from(!hit);
+            self.counters.record_ahead(hit);
         }
         let Some(measured) = worker.map(|worker| &mut self.drafts[worker].measured) else {
             return;
