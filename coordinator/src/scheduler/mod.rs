@@ -7,6 +7,7 @@
 
 mod drafts;
 mod frames;
+mod ngrams;
 mod opening;
 mod proposals;
 mod sequence;
