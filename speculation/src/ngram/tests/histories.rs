@@ -46,7 +46,7 @@ fn a_tenant_keeps_so_many_tokens_at_most_and_at_least_half_of_them() {
         assert!(number < 10 || kept >= bound / 2, "{kept} tokens are kept");
     }
     assert_eq!(ids(&after("a", &output(49)[..3]), &histories)[0], 493);
-    assert_eq!(ids(&after("a", &output(45)[..3]), &histories)[0], 453);
+    assert_eq!(ids(&after("a", &output(42)[..3]), &histories)[0], 423);
     assert_eq!(ids(&after("a", &output(30)[..3]), &histories), []);
     // Of one that is too long the end is kept.
     histories.add("a", &(10_000..11_000).collect::<Vec<_>>());
