@@ -10,6 +10,7 @@ mod counters;
 mod drafts;
 mod frames;
 mod guesses;
+mod ngrams;
 mod opening;
 mod options;
 mod placement;

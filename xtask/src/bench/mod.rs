@@ -1,8 +1,10 @@
 //! Measurements on real models. Machines differ and are shared: what counts are ratios within a run.
 
+mod claims;
 mod engine;
 mod prompts;
 mod rules;
+mod spec_bench;
 
 use anyhow::Result;
 
@@ -13,6 +15,8 @@ pub(crate) enum Command {
     Engine(engine::Options),
     /// Compare the verification rules: how many drafted tokens each accepts, and what that is worth.
     Rules(rules::Options),
+    /// Compare where drafts come from: a model, n-grams, both, by kinds of prompts.
+    SpecBench(spec_bench::Options),
 }
 
 /// Measures.
@@ -20,5 +24,6 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::Engine(options) => engine::run(options),
         Command::Rules(options) => rules::run(options),
+        Command::SpecBench(options) => spec_bench::run(options),
     }
 }
