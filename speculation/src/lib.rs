@@ -13,6 +13,7 @@ mod law;
 mod logits;
 mod logprobs;
 mod noise;
+mod podium;
 mod prefix;
 mod ratio;
 mod row_law;
