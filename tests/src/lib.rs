@@ -12,6 +12,7 @@ pub mod engine_bench;
 pub mod exactness;
 mod oracle;
 mod process;
+pub mod proxy;
 mod rogue;
 mod watch;
 
