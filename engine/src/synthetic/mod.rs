@@ -53,6 +53,9 @@ const AGREEMENT: RangeInclusive<f64> = 0.0..=1.0;
 const MILLISECONDS: RangeInclusive<f64> = 0.0..=60_000.0;
 const CONTEXT: RangeInclusive<usize> = 16..=1_048_576;
 
+/// How late a sleep may end.
+const SLEEP_SLACK: Duration = Duration::from_micros(150);
+
 impl Default for Description {
     fn default() -> Self {
         Self {
@@ -194,11 +197,20 @@ impl Model for Synthetic {
             }
         }
         let took_ms = self.description.base_ms + self.description.row_ms * rows as f64;
-        let left = Duration::from_secs_f64(took_ms / 1e3).saturating_sub(start.elapsed());
-        if !left.is_zero() {
-            thread::sleep(left);
-        }
+        wait_until(start + Duration::from_secs_f64(took_ms / 1e3));
         Ok(Logits::new(values, self.description.vocab))
+    }
+}
+
+/// Returns at `due`, as a device would: a sleep alone ends a tenth of a millisecond late, so the rest
+/// of the wait is spent awake.
+fn wait_until(due: Instant) {
+    let left = due.saturating_duration_since(Instant::now());
+    if let Some(asleep) = left.checked_sub(SLEEP_SLACK) {
+        thread::sleep(asleep);
+    }
+    while Instant::now() < due {
+        std::hint::spin_loop();
     }
 }
 

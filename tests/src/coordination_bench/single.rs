@@ -47,6 +47,10 @@ pub(super) struct Way {
     pub(super) rate: f64,
     pace: Pace,
     rounds: u32,
+    /// From one delta to the next.
+    median_round_ms: f64,
+    #[serde(skip)]
+    rounds_ms: Vec<f64>,
     /// Committed in each round, on average.
     pub(super) tokens_per_step: f64,
     /// Rounds that verified a proposal, by accepted tokens.
@@ -135,6 +139,12 @@ impl Way {
         let track = whole(client, request(number, tokens, mode)).await?;
         self.pace += track.pace();
         self.rate = self.pace.rate();
+        let rounds = track.deltas.windows(2);
+        let rounds = rounds.map(|pair| (pair[1].0 - pair[0].0).as_secs_f64() * 1e3);
+        self.rounds_ms.extend(rounds);
+        self.rounds_ms.sort_unstable_by(f64::total_cmp);
+        let middle = self.rounds_ms.get(self.rounds_ms.len() / 2);
+        self.median_round_ms = middle.copied().unwrap_or_default();
         let SpeculationStats {
             rounds,
             acceptance_histogram,

@@ -1,7 +1,7 @@
 //! Plain and speculative decoding through the three processes, and llama.cpp in between.
 
-use super::claims::Claim;
 use super::llama;
+use crate::bench::claims::Claim;
 use crate::stack::{self, Answer, Ask, Client, ratio};
 use anyhow::{Result, ensure};
 use models::{Resolved, Role};
