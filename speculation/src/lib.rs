@@ -6,6 +6,7 @@
 
 mod adjustments;
 mod choice;
+pub mod control;
 mod draft_law;
 pub mod enumeration;
 mod exponential;

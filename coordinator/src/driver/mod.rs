@@ -9,7 +9,7 @@ mod tests;
 pub(crate) use client::Admission;
 
 use crate::links::{LinkEvent, Session};
-use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, WorkerId};
+use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, SpecOptions, WorkerId};
 use clients::{ClientEvent, Clients};
 use proto::v1::{DraftCommand, TargetCommand};
 use tokio::sync::mpsc;
@@ -31,18 +31,18 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A driver over links that report to `events`; `draft_workers` of them are to draft workers.
+    /// A driver over links that report to `events`.
     pub(crate) fn new(
         patience: Patience,
-        draft_workers: usize,
+        options: SpecOptions,
         events: mpsc::Receiver<LinkEvent>,
         admissions: mpsc::Receiver<Admission>,
     ) -> Self {
         Self {
-            scheduler: Scheduler::new(patience, draft_workers),
+            scheduler: Scheduler::new(patience, options),
             clients: Clients::default(),
             target: None,
-            drafts: (0..draft_workers).map(|_| None).collect(),
+            drafts: Vec::new(),
             events,
             admissions,
             next_id: 1,
@@ -129,12 +129,19 @@ impl Driver {
             }
             LinkEvent::Target(event) => Event::Target(event),
             LinkEvent::DraftUp(worker, session, limits) => {
+                if worker >= self.drafts.len() {
+                    self.drafts.resize_with(worker + 1, || None);
+                }
                 self.drafts[worker] = Some(session);
                 Event::DraftUp(worker, limits)
             }
             LinkEvent::DraftDown(worker) => {
                 self.drafts[worker] = None;
                 Event::DraftDown(worker)
+            }
+            LinkEvent::DraftRetired(worker) => {
+                self.drafts[worker] = None;
+                Event::DraftRetired(worker)
             }
             LinkEvent::Draft(worker, event) => Event::Draft(worker, event),
         };

@@ -36,7 +36,7 @@ async fn beside_a_driver(test: impl AsyncFnOnce(Ends)) {
         draft: Duration::from_secs(60),
         target: Duration::from_secs(60),
     };
-    let driver = Driver::new(patience, 0, from_links, admitted);
+    let driver = Driver::new(patience, SpecOptions::default(), from_links, admitted);
     let (commands, received) = mpsc::channel(64);
     let up = LinkEvent::TargetUp {
         session: Session::new(commands, CancellationToken::new()),
@@ -79,6 +79,8 @@ fn request() -> ValidRequest {
     };
     let defaults = Defaults {
         max_draft_tokens: 3,
+        min_draft_tokens: 0,
+        min_confidence: None,
         rule: Rule::Coupled,
         logprobs: LogprobsMode::Raw,
         max_requests: N,

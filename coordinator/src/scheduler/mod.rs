@@ -5,37 +5,45 @@
 //! from a worker is checked against (sequence, epoch, base length) and dropped where it is stale, so
 //! no order, loss or repetition of messages can change a text.
 
+mod batching;
 mod drafts;
 mod frames;
+mod guesses;
 mod opening;
+mod options;
+mod placement;
 mod proposals;
 mod sequence;
 #[cfg(test)]
 mod simulation;
+mod speculating;
 mod target;
-mod verification;
+mod verdicts;
 #[cfg(test)]
 mod wire;
 
 use crate::commit::{Delta, FinishReason};
 use crate::request::Choice;
-use drafts::DraftWorker;
+
 use frames::DraftFrames;
+use placement::DraftWorker;
 use proto::v1;
 use sequence::Sequence;
 use service::{Class, Error};
+use speculating::Verifying;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use target::TargetState;
 
-pub(crate) use drafts::DraftLimits;
+pub(crate) use options::SpecOptions;
+pub(crate) use placement::DraftLimits;
 pub(crate) use sequence::Stats;
 pub(crate) use target::TargetLimits;
 
 /// Numbers the coordinator's sequences, never twice.
 pub(crate) type SequenceId = u64;
 
-/// A draft worker: its place in the configuration.
+/// A draft worker: its place among those that are known. Free ones are given again.
 pub(crate) type WorkerId = usize;
 
 /// How long the scheduler waits for others.
@@ -74,6 +82,8 @@ pub(crate) enum Event {
     DraftUp(WorkerId, DraftLimits),
     /// A draft worker is lost, and with it what it held.
     DraftDown(WorkerId),
+    /// A draft worker is not to be used any more.
+    DraftRetired(WorkerId),
     /// A draft worker says something.
     Draft(WorkerId, v1::DraftEvent),
 }
@@ -112,9 +122,12 @@ pub(crate) struct Summary {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     patience: Patience,
+    options: SpecOptions,
     sequences: BTreeMap<SequenceId, Sequence>,
     target: TargetState,
     drafts: Vec<DraftWorker>,
+    /// What is measured of the target.
+    verifying: Verifying,
     frames: DraftFrames,
     actions: Vec<Action>,
     stale: u64,
@@ -122,14 +135,16 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// No sequences, no target yet, and `draft_workers` workers that are not connected yet.
-    pub(crate) fn new(patience: Patience, draft_workers: usize) -> Self {
+    /// No sequences and no workers yet.
+    pub(crate) fn new(patience: Patience, options: SpecOptions) -> Self {
         Self {
             patience,
+            options,
             sequences: BTreeMap::new(),
             target: TargetState::default(),
-            drafts: (0..draft_workers).map(|_| DraftWorker::default()).collect(),
-            frames: DraftFrames::new(draft_workers),
+            drafts: Vec::new(),
+            verifying: Verifying::default(),
+            frames: DraftFrames::default(),
             actions: Vec::new(),
             stale: 0,
             malformed: 0,
@@ -147,7 +162,8 @@ impl Scheduler {
             Event::TargetDown => self.target_down(now),
             Event::Target(event) => self.target_event(event, now),
             Event::DraftUp(worker, limits) => self.draft_up(worker, limits),
-            Event::DraftDown(worker) => self.draft_down(worker),
+            Event::DraftDown(worker) => self.draft_down(worker, now),
+            Event::DraftRetired(worker) => self.draft_retired(worker, now),
             Event::Draft(worker, event) => self.draft_event(worker, event, now),
         }
     }

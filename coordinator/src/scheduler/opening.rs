@@ -1,8 +1,7 @@
 //! Sequences come to the target and leave it: opened, lost, opened again, closed.
 
-use super::proposals::Drafted;
 use super::sequence::AtTarget;
-use super::verification::fitting;
+use super::verdicts::fitting;
 use super::{Scheduler, SequenceId};
 use crate::commit::{NewToken, Origin};
 use proto::v1::{
@@ -86,12 +85,13 @@ impl Scheduler {
             return;
         };
         sequence.at_target = AtTarget::Idle;
-        sequence.proposal = Drafted::default();
+        sequence.idle_since = now;
         let first = NewToken {
             id: opened.next_token,
             origin: Origin::Target,
             logprobs: logprobs.pop(),
         };
+        sequence.guesses.commit(&[first.id]);
         let delta = sequence.committed.commit([first]);
         self.deliver(id, delta, now);
     }

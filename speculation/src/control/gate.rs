@@ -1,0 +1,149 @@
+//! Whether to speculate at all.
+
+use super::Plan;
+
+/// Speculation begins where it promises so much more than plain decoding: enough for the errors of
+/// what was measured, and for the rounds that it takes to find out that it does not hold.
+const ON: f64 = 1.07;
+
+/// It ends below this. Above the promise (never below .98 of plain decoding) by the error of an
+/// estimate over some 64 rounds.
+const OFF: f64 = 1.0;
+
+/// It ends after so many decisions in a row that say so, lest one bad round end it.
+const PATIENCE: u32 = 3;
+
+/// Rounds without speculation before a probe.
+const PROBE_AFTER: u32 = 64;
+
+/// The same where the last probe was encouraging.
+const PROBE_SOON: u32 = 16;
+
+/// Rounds that speculation stays off for, at first and at most. Doubled each time that it did not
+/// stay on for [`PROVEN`] rounds: what looks good only from outside is tried less and less often.
+const FIRST_PAUSE: u32 = 16;
+const LONGEST_PAUSE: u32 = 1024;
+
+/// After so many rounds of speculation it was right to begin.
+const PROVEN: u32 = 256;
+
+/// While it speculates, a plain round so often at most, and only where what plain decoding costs
+/// is not known: else nobody would notice that plain has become the better one. It costs less than
+/// one token in 200.
+const LOOK_AFTER: u32 = 128;
+
+/// What a sequence does in its next round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Plain decoding: no draft is asked.
+    Off,
+    /// What the plan says.
+    On,
+    /// Plain decoding, and a proposal is asked for that nothing waits for: it is compared with what
+    /// is committed meanwhile.
+    Probe,
+}
+
+/// A sequence's switch between plain decoding and speculation: with hysteresis, so that it does
+/// not flap, and with probes, so that it learns when a draft has become good.
+///
+/// One decision per round. It begins with speculation: plain decoding teaches nothing of drafts.
+#[derive(Debug, Clone)]
+pub struct Gate {
+    on: bool,
+    /// Decisions since it was switched.
+    since: u32,
+    since_probe: u32,
+    since_look: u32,
+    /// Decisions in a row that speak against speculation.
+    against: u32,
+    pause: u32,
+    switches: u32,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Gate {
+    /// Open.
+    pub fn new() -> Self {
+        Self {
+            on: true,
+            since: 0,
+            since_probe: 0,
+            since_look: 0,
+            against: 0,
+            pause: FIRST_PAUSE,
+            switches: 0,
+        }
+    }
+
+    /// Decides on the next round.
+    pub fn decide(&mut self, plan: &Plan) -> Mode {
+        self.since = self.since.saturating_add(1);
+        if self.on {
+            self.decide_on(plan)
+        } else {
+            self.decide_off(plan)
+        }
+    }
+
+    fn decide_on(&mut self, plan: &Plan) -> Mode {
+        self.since_look += 1;
+        if self.since == PROVEN {
+            self.pause = FIRST_PAUSE;
+        }
+        if plan.known && plan.plain_known && plan.rate < OFF * plan.plain_rate {
+            self.against += 1;
+        } else {
+            self.against = 0;
+        }
+        if self.against >= PATIENCE || plan.want == 0 {
+            self.switch(false);
+            return Mode::Off;
+        }
+        if plan.known && !plan.plain_known && self.since_look >= LOOK_AFTER {
+            self.since_look = 0;
+            return Mode::Off;
+        }
+        Mode::On
+    }
+
+    fn decide_off(&mut self, plan: &Plan) -> Mode {
+        self.since_probe += 1;
+        let good = plan.known && plan.rate >= ON * plan.plain_rate;
+        if (good || !plan.known) && plan.want > 0 && self.since > self.pause {
+            self.switch(true);
+            return Mode::On;
+        }
+        let encouraged = plan.rate >= plan.plain_rate;
+        let probe_after = if encouraged { PROBE_SOON } else { PROBE_AFTER };
+        if plan.want > 0 && self.since_probe >= probe_after {
+            self.since_probe = 0;
+            return Mode::Probe;
+        }
+        Mode::Off
+    }
+
+    fn switch(&mut self, on: bool) {
+        if !on && self.since < PROVEN && self.switches > 0 {
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        }
+        self.on = on;
+        self.switches += 1;
+        (self.since, self.since_probe, self.against) = (0, 0, 0);
+    }
+
+    /// True while it speculates.
+    pub fn is_on(&self) -> bool {
+        self.on
+    }
+
+    /// How often it was switched.
+    pub fn switches(&self) -> u32 {
+        self.switches
+    }
+}

@@ -1,0 +1,51 @@
+//! Whether a batch should wait for proposals that are under way.
+
+use super::StepCosts;
+
+/// What is at hand for a batch. Those that would ride along with one token, since their proposals
+/// are not there, are counted in it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Offer {
+    /// Sequences.
+    pub sequences: usize,
+    /// Tokens that the batch commits, as expected: at least one for each sequence.
+    pub tokens: f64,
+    /// Rows that the target computes.
+    pub rows: usize,
+}
+
+/// A proposal that is expected.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Arrival {
+    /// From now.
+    pub seconds: f64,
+    /// Tokens, as expected, that the batch commits more where it has waited for this.
+    pub tokens: f64,
+    /// Rows that it adds.
+    pub rows: usize,
+}
+
+/// How long to wait before what is at hand is verified, by tokens per second of waiting and
+/// verification together; `None` not to wait.
+///
+/// Waiting for one proposal is waiting for all before it. Where nothing was measured there is no
+/// waiting; and none at all for a gain within the error of measurement.
+pub fn wait_for(now: &Offer, later: &[Arrival], verify: &StepCosts) -> Option<f64> {
+    /// What waiting has to bring.
+    const WORTH: f64 = 1.01;
+    let at_once = now.tokens / verify.seconds(now.rows)?.max(1e-9);
+    let mut later = later.to_vec();
+    later.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let (mut tokens, mut rows) = (now.tokens, now.rows);
+    let mut best = (at_once * WORTH, None);
+    for arrival in later {
+        let seconds = arrival.seconds.max(0.0);
+        tokens += arrival.tokens;
+        rows += arrival.rows;
+        let rate = tokens / (seconds + verify.seconds(rows)?).max(1e-9);
+        if rate > best.0 {
+            best = (rate, Some(seconds));
+        }
+    }
+    best.1
+}

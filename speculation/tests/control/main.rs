@@ -1,0 +1,11 @@
+//! The controller: each of its pieces against what it promises, and all of them together in a
+//! simulated system whose conditions change.
+
+mod acceptance;
+mod confidence;
+mod costs;
+mod gate;
+mod plan;
+mod ranks;
+mod trim;
+mod wait;
