@@ -13,6 +13,7 @@ mod exponential;
 mod law;
 mod logits;
 mod logprobs;
+pub mod ngram;
 mod noise;
 mod prefix;
 mod ratio;

@@ -9,6 +9,7 @@ mod batching;
 mod drafts;
 mod frames;
 mod guesses;
+mod ngrams;
 mod opening;
 mod options;
 mod placement;

@@ -5,6 +5,7 @@ mod coordination;
 mod engine;
 mod prompts;
 mod rules;
+mod spec_bench;
 
 use anyhow::Result;
 
@@ -17,6 +18,8 @@ pub(crate) enum Command {
     Engine(engine::Options),
     /// Compare the verification rules: how many drafted tokens each accepts, and what that is worth.
     Rules(rules::Options),
+    /// Compare where drafts come from: a model, n-grams, both, by kinds of prompts.
+    SpecBench(spec_bench::Options),
 }
 
 /// Measures.
@@ -25,5 +28,6 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Coordination(options) => coordination::run(options),
         Command::Engine(options) => engine::run(options),
         Command::Rules(options) => rules::run(options),
+        Command::SpecBench(options) => spec_bench::run(options),
     }
 }

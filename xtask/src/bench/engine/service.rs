@@ -58,6 +58,7 @@ async fn ask(client: &mut Client, speculate: bool) -> Result<Answer> {
         speculate,
         rule: VerificationRule::Coupled,
         max_draft_tokens: Some(DRAFT_TOKENS),
+        ..Ask::default()
     };
     client.generate(&ask, |_| Ok(())).await
 }
