@@ -4,9 +4,11 @@
 mod plot;
 
 use super::claims::Report;
+use super::spec_bench;
 use crate::cargo;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum as _;
+use serde_json::Map;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -27,6 +29,9 @@ pub(crate) struct Options {
     /// not given.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Of the section `real`.
+    #[command(flatten, next_help_heading = "The real pair")]
+    real: spec_bench::Plan,
 }
 
 /// A part of the benchmark.
@@ -44,6 +49,8 @@ enum Section {
     Overhead,
     /// The coordinator's memory over many requests.
     Memory,
+    /// Drafts of a model, of n-grams and of both on a real pair, as `bench spec-bench`.
+    Real,
 }
 
 /// Measures, prints a table, and writes the files that are asked for.
@@ -52,7 +59,25 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         [] => Section::value_variants(),
         only => only,
     };
-    let report = synthetic(sections, options.quick)?;
+    let (real, synthetic): (Vec<_>, Vec<_>) = sections
+        .iter()
+        .copied()
+        .partition(|section| *section == Section::Real);
+    let mut report = Report {
+        claims: Vec::new(),
+        figures: Map::new(),
+    };
+    if !synthetic.is_empty() {
+        report = over_synthetic_workers(&synthetic, options.quick)?;
+    }
+    if !real.is_empty() {
+        let (spec_bench, tables) = spec_bench::measure(&options.real)?;
+        println!("{tables}\n");
+        report.claims.extend(spec_bench.claims);
+        report
+            .figures
+            .insert("real".to_owned(), spec_bench.figures.into());
+    }
     println!("{report}");
     if let Some(path) = &options.json {
         let json = serde_json::to_string_pretty(&report)?;
@@ -71,9 +96,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Over synthetic workers. It is a program of the package `specdec-tests`, which may use every crate;
+/// It is a program of the package `specdec-tests`, which may use every crate;
 /// this one may not.
-fn synthetic(sections: &[Section], quick: bool) -> Result<Report> {
+fn over_synthetic_workers(sections: &[Section], quick: bool) -> Result<Report> {
     eprintln!("building the programs");
     let programs = cargo::build_programs()?;
     let bench = programs
