@@ -16,9 +16,19 @@ use report::{Figures, Sample};
 use std::fs;
 use std::path::PathBuf;
 
-/// How to measure.
+/// How to measure, and where to.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
+    #[command(flatten)]
+    plan: Plan,
+    /// Write figures and claims to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// How to measure.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Plan {
     /// The pair of models: qwen2.5-coder, smollm2-135m or synthetic.
     #[arg(long, default_value = "qwen2.5-coder")]
     preset: String,
@@ -48,9 +58,6 @@ pub(crate) struct Options {
     /// The seed of the first prompt; the others follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write figures and claims to this file, as JSON.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 /// Where drafts come from.
@@ -89,7 +96,7 @@ const WARM_TRIES: usize = 50;
 
 /// Measures, prints tables, and writes the file that is asked for.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let (report, tables) = measure(options)?;
+    let (report, tables) = measure(&options.plan)?;
     println!("{tables}\n{report}");
     if let Some(path) = &options.json {
         let json = serde_json::to_string_pretty(&report)?;
@@ -105,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 ///
 /// # Errors
 /// Where two modes gave different texts, beside all else that can fail.
-pub(crate) fn measure(options: &Options) -> Result<(Report, String)> {
+pub(crate) fn measure(options: &Plan) -> Result<(Report, String)> {
     let mut questions = match &options.questions {
         Some(path) => questions::of_spec_bench(path, options.per_group as usize)?,
         None => questions::of_the_project(options.per_group as usize),
@@ -145,7 +152,7 @@ pub(crate) fn measure(options: &Options) -> Result<(Report, String)> {
 
 /// Brings the prompt into both workers' caches, so that no mode pays for another: workers that share
 /// this machine's cores slow each other down while one of them prefills.
-async fn warm(client: &mut Client, question: &Question, options: &Options) -> Result<()> {
+async fn warm(client: &mut Client, question: &Question, options: &Plan) -> Result<()> {
     for _ in 0..WARM_TRIES {
         let ask = Ask {
             prompt: &question.text,
@@ -173,7 +180,7 @@ async fn warm(client: &mut Client, question: &Question, options: &Options) -> Re
 async fn ask_all(
     client: &mut Client,
     question: &Question,
-    options: &Options,
+    options: &Plan,
     temperature: f32,
     seed: u64,
 ) -> Result<Vec<Sample>> {
