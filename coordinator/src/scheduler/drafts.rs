@@ -31,13 +31,13 @@ impl Scheduler {
         if let Some(load) = event.load {
             state.load = load.active_sequences as usize;
         }
+        self.observe_drafting(worker, &event, now);
         for closed in event.closed {
             self.draft_closed(worker, &closed, now);
         }
         for opened in event.opened {
             self.draft_opened(worker, opened, now);
         }
-        self.observe_drafting(worker, &event.proposals, now);
         for proposal in event.proposals {
             self.proposal(worker, proposal, now);
         }

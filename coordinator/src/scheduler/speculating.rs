@@ -6,7 +6,7 @@
 use super::batching::Sent;
 use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
-use proto::v1::Proposal;
+use proto::v1::DraftEvent;
 use speculation::control::{
     Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, plan,
 };
@@ -208,7 +208,7 @@ impl Scheduler {
         } else {
             sequence.control.gate.decide(&plan)
         };
-        let stated = generation.min_confidence;
+        let stated = generation.min_confidence.or((min > 0).then_some(0.0));
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
         self.verifying.vote(match mode {
@@ -219,30 +219,15 @@ impl Scheduler {
         Some((worker, demand))
     }
 
-    /// Learns from the times of a frame of proposals, which were drafted together.
-    pub(super) fn observe_drafting(
-        &mut self,
-        worker: WorkerId,
-        proposals: &[Proposal],
-        now: Instant,
-    ) {
-        for ahead in [false, true] {
-            let of_kind = |proposal: &&Proposal| {
-                proposal.assumed.is_empty() != ahead && !proposal.draft_ids.is_empty()
-            };
-            let seconds = proposals.iter().filter(of_kind).map(|proposal| {
-                f64::from(proposal.compute_us) / 1e6 / proposal.draft_ids.len() as f64
-            });
-            let (count, sum) = seconds.fold((0, 0.0), |(count, sum), step| (count + 1, sum + step));
-            if count > 0 {
-                let step = &mut self.drafts[worker].measured.step;
-                step.observe(count, sum / count as f64);
-            }
+    /// Learns from the times that a draft worker tells.
+    pub(super) fn observe_drafting(&mut self, worker: WorkerId, event: &DraftEvent, now: Instant) {
+        for step in &event.steps {
+            let seconds = f64::from(step.micros) / 1e6;
+            let measured = &mut self.drafts[worker].measured;
+            measured.step.observe(step.rows as usize, seconds);
         }
-        for proposal in proposals
-            .iter()
-            .filter(|proposal| proposal.assumed.is_empty())
-        {
+        let answers = event.proposals.iter();
+        for proposal in answers.filter(|proposal| proposal.assumed.is_empty()) {
             let seat = self
                 .sequences
                 .get_mut(&proposal.sequence)

@@ -33,10 +33,11 @@ fn rate(mut world: World, requests: usize) -> f64 {
     for _ in 0..requests {
         world.admit(1_000_000);
     }
-    world.run(5 * SECOND);
+    let seconds = if requests > 4 { 3 } else { 10 };
+    world.run(3 * SECOND);
     let before = world.committed;
-    world.run(35 * SECOND);
-    (world.committed - before) as f64 / 30.0
+    world.run((3 + seconds) * SECOND);
+    (world.committed - before) as f64 / seconds as f64
 }
 
 fn plain(setting: &Setting, requests: usize) -> f64 {
