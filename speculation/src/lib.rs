@@ -14,6 +14,7 @@ mod law;
 mod logits;
 mod logprobs;
 mod noise;
+pub mod planner;
 mod prefix;
 mod ratio;
 mod row_law;
