@@ -10,7 +10,12 @@ use std::time::Duration;
 
 /// Joins draft workers and a target worker: takes requests, has proposals verified, streams the text.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "coordinator", version)]
+#[command(
+    name = "coordinator",
+    version,
+    after_help = "`coordinator plan` starts nothing: it says what a system would do, from the times \
+                  of its parts. See `coordinator plan --help`."
+)]
 pub struct Config {
     /// Address to take requests on. The default takes them from this machine only
     #[arg(
@@ -214,6 +219,13 @@ mod tests {
         assert_eq!(config.spec_draft_n_max, 3);
         assert_eq!(config.spec_rule, SpecRule::Coupled);
         assert_eq!(config.logprobs_mode, LogprobsMode::RawLogprobs);
+    }
+
+    #[test]
+    fn help_tells_of_the_planner() {
+        use clap::CommandFactory as _;
+        let help = Config::command().render_long_help().to_string();
+        assert!(help.contains("coordinator plan --help"), "{help}");
     }
 
     #[test]
