@@ -161,6 +161,8 @@ mod tests {
             places: Arc::clone(&places),
             defaults: Defaults {
                 max_draft_tokens: 3,
+                min_draft_tokens: 0,
+                min_confidence: None,
                 rule: Rule::Coupled,
                 logprobs: LogprobsMode::Raw,
                 max_requests: 3,

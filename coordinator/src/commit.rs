@@ -24,8 +24,10 @@ use std::sync::Arc;
 pub(crate) enum Origin {
     /// The target wrote it.
     Target,
-    /// A draft proposed it and the target accepted it.
+    /// A draft worker proposed it and the target accepted it.
     Draft,
+    /// It followed the same tokens earlier, was proposed for that, and the target accepted it.
+    Ngram,
 }
 
 /// Why a text ended.
@@ -85,11 +87,11 @@ pub(crate) struct Delta {
 }
 
 impl Delta {
-    /// How many of the tokens a draft proposed.
+    /// How many of the tokens were drafted.
     pub(crate) fn drafted(&self) -> usize {
         self.origins
             .iter()
-            .filter(|origin| **origin == Origin::Draft)
+            .filter(|origin| **origin != Origin::Target)
             .count()
     }
 }

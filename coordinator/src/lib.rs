@@ -21,19 +21,20 @@ mod template;
 #[cfg(test)]
 mod testing;
 
-pub use config::{Config, LogprobsMode, SpecRule};
+pub use config::{Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch};
 
 use api::Api;
 use driver::Driver;
-use links::{DraftLink, ServedModel, TargetLink};
+use futures::future::BoxFuture;
+use links::{Discovery, DraftLink, LinkEvent, ServedModel, SystemResolver, TargetLink};
 use proto::v1::generation_server::GenerationServer;
 use request::Defaults;
-use scheduler::Patience;
+use scheduler::{Patience, WorkerId};
 use service::server::{HealthReporter, MAX_MESSAGE_BYTES, ServingStatus};
 use service::{CancellationToken, Tasks};
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::service::Routes;
 
 /// What workers say that the driver has not taken in yet; beyond it, their streams wait.
@@ -64,11 +65,13 @@ pub async fn run(
         events.clone(),
     )?;
     tasks.spawn("target link", target.run());
-    for (worker, url) in config.drafts.iter().enumerate() {
-        let draft = DraftLink::new(worker, url.clone(), served.clone(), events.clone())?;
-        tasks.spawn("draft link", draft.run());
-    }
-    drop(events);
+    let drafts = Discovery::new(
+        config.draft_places()?,
+        config.draft_resolve_interval(),
+        SystemResolver,
+        draft_links(served.clone(), events),
+    );
+    tasks.spawn("draft workers", drafts.run());
 
     // Clients.
     let (reporter, health) = service::server::health(&shutdown);
@@ -79,8 +82,10 @@ pub async fn run(
         admissions,
         places: Arc::new(Semaphore::new(config.max_requests as usize)),
         defaults: Defaults {
-            max_draft_tokens: config.spec_draft_n_max,
-            rule: config.spec_rule.into(),
+            max_draft_tokens: config.speculation.spec_draft_n_max,
+            min_draft_tokens: config.speculation.spec_draft_n_min,
+            min_confidence: config.speculation.spec_draft_p_min,
+            rule: config.speculation.spec_rule.into(),
             logprobs: config.logprobs_mode.into(),
             max_requests: config.max_requests,
         },
@@ -95,10 +100,38 @@ pub async fn run(
         draft: config.draft_timeout(),
         target: config.target_timeout(),
     };
-    let driver = Driver::new(patience, config.drafts.len(), from_links, admitted);
+    let driver = Driver::new(
+        patience,
+        config.speculation.scheduling(),
+        from_links,
+        admitted,
+    );
+    // A task, not a part of this one: what wakes it then runs on the thread that heard from a worker.
+    // From here it would take two more switches of threads a round.
+    let (ends, ended) = oneshot::channel::<()>();
+    tasks.spawn("driver", async move {
+        driver.run().await;
+        drop(ends);
+    });
     tokio::select! {
         served = service::server::serve(listener, routes, shutdown, config.shutdown_grace()) => served,
-        () = driver.run() => Err(anyhow::anyhow!("the driver has ended")),
+        _ = ended => Err(anyhow::anyhow!("the driver has ended")),
+    }
+}
+
+/// What runs for each draft worker.
+fn draft_links(
+    served: ServedModel,
+    events: mpsc::Sender<LinkEvent>,
+) -> impl Fn(WorkerId, String, CancellationToken) -> BoxFuture<'static, ()> + Send + 'static {
+    move |worker, url, retire| {
+        let link = DraftLink::new(worker, url.clone(), served.clone(), events.clone());
+        Box::pin(async move {
+            match link {
+                Ok(link) => link.run(retire).await,
+                Err(error) => tracing::error!(worker, url, %error, "draft worker left out"),
+            }
+        })
     }
 }
 

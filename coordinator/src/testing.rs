@@ -1,7 +1,7 @@
 //! A small model for unit tests: every byte is a token.
 
 use crate::model::Model;
-use crate::request::{Generation, StopRules};
+use crate::request::{Generation, Sources, StopRules};
 use proto::v1::{Decoding, ModelDescription, SamplingParams, VerificationRule};
 use serde_json::{Map, Value, json};
 use speculation::TokenId;
@@ -67,6 +67,7 @@ pub(crate) fn with_merges(model: &Model, merges: &[(&str, &str)]) -> Model {
 /// Plain generation from `prompt`, up to the end of text.
 pub(crate) fn generation(prompt: Vec<TokenId>, max_tokens: usize) -> Generation {
     Generation {
+        tenant: "".into(),
         model: shared_model(),
         max_tokens,
         stop: StopRules {
@@ -83,6 +84,9 @@ pub(crate) fn generation(prompt: Vec<TokenId>, max_tokens: usize) -> Generation 
         prompt,
         logprobs: None,
         max_draft_tokens: 3,
+        min_draft_tokens: 0,
+        min_confidence: None,
+        sources: Sources::ALL,
     }
 }
 

@@ -146,6 +146,7 @@ fn origin(origin: Origin) -> i32 {
     let origin = match origin {
         Origin::Target => TokenOrigin::Target,
         Origin::Draft => TokenOrigin::Draft,
+        Origin::Ngram => TokenOrigin::Ngram,
     };
     origin.into()
 }
@@ -172,7 +173,10 @@ fn finished(choice: u32, summary: Summary) -> v1::Finished {
             draft_tokens: summary.stats.drafted,
             accepted_draft_tokens: summary.stats.accepted,
             acceptance_histogram: summary.stats.histogram,
-            ..v1::SpeculationStats::default()
+            ngram_draft_tokens: summary.stats.ngram_drafted,
+            accepted_ngram_tokens: summary.stats.ngram_accepted,
+            ahead_hits: summary.stats.ahead_hits,
+            ahead_misses: summary.stats.ahead_misses,
         }),
         choice,
         matched,

@@ -3,15 +3,17 @@
 
 mod client;
 mod clients;
+mod report;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use client::Admission;
 
 use crate::links::{LinkEvent, Session};
-use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, WorkerId};
+use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, SpecOptions, WorkerId};
 use clients::{ClientEvent, Clients};
 use proto::v1::{DraftCommand, TargetCommand};
+use report::Report;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -28,24 +30,26 @@ pub(crate) struct Driver {
     events: mpsc::Receiver<LinkEvent>,
     admissions: mpsc::Receiver<Admission>,
     next_id: SequenceId,
+    report: Report,
 }
 
 impl Driver {
-    /// A driver over links that report to `events`; `draft_workers` of them are to draft workers.
+    /// A driver over links that report to `events`.
     pub(crate) fn new(
         patience: Patience,
-        draft_workers: usize,
+        options: SpecOptions,
         events: mpsc::Receiver<LinkEvent>,
         admissions: mpsc::Receiver<Admission>,
     ) -> Self {
         Self {
-            scheduler: Scheduler::new(patience, draft_workers),
+            scheduler: Scheduler::new(patience, options),
             clients: Clients::default(),
             target: None,
-            drafts: (0..draft_workers).map(|_| None).collect(),
+            drafts: Vec::new(),
             events,
             admissions,
             next_id: 1,
+            report: Report::default(),
         }
     }
 
@@ -53,10 +57,9 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         loop {
             let now = Instant::now();
-            let deadline = self
-                .scheduler
-                .deadline(now.into_std())
-                .map(Instant::from_std);
+            let deadline = self.scheduler.deadline(now.into_std());
+            let deadline = deadline.map(Instant::from_std);
+            let deadline = deadline.into_iter().chain(self.report.due()).min();
             tokio::select! {
                 Some(event) = self.events.recv() => self.link_event(event),
                 admission = self.admissions.recv() => match admission {
@@ -74,12 +77,22 @@ impl Driver {
                 }
             }
             self.act();
+            self.report();
         }
         tracing::debug!(
             stale_messages = self.scheduler.stale_messages(),
             malformed_proposals = self.scheduler.malformed_proposals(),
             "driver ends"
         );
+    }
+
+    /// Logs what speculation did, where that is due.
+    fn report(&mut self) {
+        let now = Instant::now();
+        self.report.see(self.scheduler.committed_tokens(), now);
+        if let Some(line) = self.report.line(|| self.scheduler.counters(), now) {
+            tracing::info!("{line}");
+        }
     }
 
     fn handle(&mut self, event: Event) {
@@ -129,12 +142,19 @@ impl Driver {
             }
             LinkEvent::Target(event) => Event::Target(event),
             LinkEvent::DraftUp(worker, session, limits) => {
+                if worker >= self.drafts.len() {
+                    self.drafts.resize_with(worker + 1, || None);
+                }
                 self.drafts[worker] = Some(session);
                 Event::DraftUp(worker, limits)
             }
             LinkEvent::DraftDown(worker) => {
                 self.drafts[worker] = None;
                 Event::DraftDown(worker)
+            }
+            LinkEvent::DraftRetired(worker) => {
+                self.drafts[worker] = None;
+                Event::DraftRetired(worker)
             }
             LinkEvent::Draft(worker, event) => Event::Draft(worker, event),
         };

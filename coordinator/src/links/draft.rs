@@ -7,7 +7,8 @@ use super::{
 use crate::model::{self, Model};
 use crate::scheduler::{DraftLimits, WorkerId};
 use proto::v1::{
-    DescribeRequest, GetTokenizerRequest, ModelDescription, draft_client::DraftClient,
+    DescribeRequest, DraftCommand, DraftEvent, GetTokenizerRequest, ModelDescription,
+    draft_client::DraftClient,
 };
 use service::server::MAX_MESSAGE_BYTES;
 use service::{CancellationToken, Class, Error};
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
 use tonic::transport::Channel;
 
 /// A worker whose tokenizer is not the target's is asked again after this.
@@ -28,6 +30,13 @@ pub(crate) struct DraftLink {
     client: DraftClient<Channel>,
     served: ServedModel,
     events: mpsc::Sender<LinkEvent>,
+}
+
+/// A connection that is not used yet.
+struct Connection {
+    description: ModelDescription,
+    commands: mpsc::Sender<DraftCommand>,
+    incoming: Streaming<DraftEvent>,
 }
 
 impl DraftLink {
@@ -53,40 +62,69 @@ impl DraftLink {
         })
     }
 
-    /// Connects, again and again. Ends with the driver.
-    pub(crate) async fn run(mut self) {
+    /// Connects, again and again. Ends with the driver, or when it is to `retire`.
+    pub(crate) async fn run(mut self, retire: CancellationToken) {
         let mut backoff = Backoff::default();
-        while !self.events.is_closed() {
-            let Some(target) = self.target().await else {
+        while let Some(Some(target)) = retire.run_until_cancelled(self.target()).await {
+            let connection = match retire.run_until_cancelled(self.connect(&target)).await {
+                Some(connection) => connection,
+                None => return,
+            };
+            let lost = match connection {
+                Ok(connection) => {
+                    backoff.reset();
+                    self.serve(connection, &target, &retire).await
+                }
+                Err(error) => Some(error),
+            };
+            let Some(error) = lost else {
                 return;
             };
-            let Err(error) = self.connected(&target, &mut backoff).await else {
+            let pause = self.pause(&target, &error, &mut backoff);
+            if retire.run_until_cancelled(pause).await.is_none() {
                 return;
-            };
-            self.pause(&target, &error, &mut backoff).await;
+            }
         }
     }
 
-    /// The model that the target serves. `None` where nobody will ever say.
+    /// The model that the target serves. `None` where nobody will ever say, or listen.
     async fn target(&mut self) -> Option<Arc<Model>> {
+        if self.events.is_closed() {
+            return None;
+        }
         self.served.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// One connection, from its beginning to its end. `Ok` where the driver has ended.
-    async fn connected(&mut self, target: &Model, backoff: &mut Backoff) -> Result<(), Error> {
+    async fn connect(&mut self, target: &Model) -> Result<Connection, Error> {
         let description = call(CALL_DEADLINE, self.client.describe(DescribeRequest {})).await?;
         let description = description.into_inner();
         self.check_tokenizer(target, &description).await?;
         let (commands, outgoing) = mpsc::channel(COMMANDS);
         let proposing = self.client.propose(ReceiverStream::new(outgoing));
         let incoming = call(CALL_DEADLINE, proposing).await?.into_inner();
+        Ok(Connection {
+            description,
+            commands,
+            incoming,
+        })
+    }
 
+    /// One connection, from its beginning to its end: says why it ended where there is to be another.
+    async fn serve(
+        &mut self,
+        connection: Connection,
+        target: &Model,
+        retire: &CancellationToken,
+    ) -> Option<Error> {
+        let Connection {
+            description,
+            commands,
+            incoming,
+        } = connection;
         let (worker, reset) = (self.worker, CancellationToken::new());
         let session = Session::new(commands, reset.clone());
         let up = LinkEvent::DraftUp(worker, session, limits(&description));
-        if self.events.send(up).await.is_err() {
-            return Ok(());
-        }
+        self.events.send(up).await.ok()?;
         let ModelDescription {
             model_id, device, ..
         } = &description;
@@ -97,16 +135,18 @@ impl DraftLink {
             device,
             "draft worker usable"
         );
-        backoff.reset();
         let wrap = |event| LinkEvent::Draft(worker, event);
-        let error = tokio::select! {
-            error = relay(incoming, &reset, &self.events, wrap) => error,
-            error = replaced(&mut self.served, target) => error,
+        let lost = tokio::select! {
+            error = relay(incoming, &reset, &self.events, wrap) => Some(error),
+            error = replaced(&mut self.served, target) => Some(error),
+            () = retire.cancelled() => None,
         };
-        match self.events.send(LinkEvent::DraftDown(worker)).await {
-            Ok(()) => Err(error),
-            Err(_) => Ok(()),
-        }
+        let down = match &lost {
+            Some(_) => LinkEvent::DraftDown(worker),
+            None => LinkEvent::DraftRetired(worker),
+        };
+        self.events.send(down).await.ok()?;
+        lost
     }
 
     async fn check_tokenizer(

@@ -1,10 +1,15 @@
 //! The connections to workers. Each has a task that connects, checks what is served, holds the one
 //! long stream, and connects again when it is lost. Decides nothing about sequences.
 
+mod address;
+mod discovery;
 mod draft;
+mod roster;
 mod target;
 mod tokenizers;
 
+pub(crate) use address::{DraftPlace, check_url};
+pub(crate) use discovery::{Discovery, SystemResolver};
 pub(crate) use draft::DraftLink;
 pub(crate) use target::TargetLink;
 
@@ -40,6 +45,8 @@ pub(crate) enum LinkEvent {
     DraftUp(WorkerId, Session<DraftCommand>, DraftLimits),
     /// A draft worker is lost.
     DraftDown(WorkerId),
+    /// A draft worker that was connected is not to be used any more.
+    DraftRetired(WorkerId),
     /// A draft worker says something.
     Draft(WorkerId, DraftEvent),
 }

@@ -1,5 +1,6 @@
 //! A request, checked once at the edge: what lies behind works with valid requests only.
 
+mod drafting;
 mod sampling;
 mod stop;
 mod structured;
@@ -7,11 +8,12 @@ mod structured;
 mod tests;
 mod words;
 
+pub(crate) use drafting::Sources;
 pub(crate) use stop::StopRules;
 
 use crate::model::Model;
 use crate::prompt;
-use proto::v1::{self, GenerateRequest, LogprobsParams, Speculation, SpeculationMode};
+use proto::v1::{self, GenerateRequest, LogprobsParams};
 use service::{Class, Error};
 use speculation::{LogprobsMode, NoiseKey, Rule, TokenId};
 use std::sync::Arc;
@@ -22,11 +24,18 @@ pub(crate) const MAX_DRAFT_TOKENS: u32 = 16;
 /// The most choices that a request may ask for.
 const MAX_CHOICES: u32 = 64;
 
+/// The longest name of a tenant.
+const MAX_TENANT_BYTES: usize = 64;
+
 /// What a client gets who does not say, and what the server can do at most.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Defaults {
-    /// Tokens to draft per round.
+    /// The most tokens to draft per round.
     pub(crate) max_draft_tokens: u32,
+    /// The fewest, at most as many.
+    pub(crate) min_draft_tokens: u32,
+    /// Proposals end before a token that is less probable.
+    pub(crate) min_confidence: Option<f32>,
     /// How proposals are verified.
     pub(crate) rule: Rule,
     /// Which log-probabilities are reported.
@@ -57,6 +66,8 @@ pub(crate) struct Choice {
 /// What to generate and how.
 #[derive(Debug)]
 pub(crate) struct Generation {
+    /// Whose request it is.
+    pub(crate) tenant: Arc<str>,
     /// The model that the request was checked against.
     pub(crate) model: Arc<Model>,
     /// The prompt's token ids: at least one, and fewer than the context holds.
@@ -71,6 +82,13 @@ pub(crate) struct Generation {
     pub(crate) logprobs: Option<LogprobsParams>,
     /// The most tokens to draft per round; 0 is plain decoding.
     pub(crate) max_draft_tokens: usize,
+    /// The fewest, at most as many; 0 leaves it to what is measured.
+    pub(crate) min_draft_tokens: usize,
+    /// A draft model's proposal ends before a token that is less probable under its own law. `None`
+    /// leaves it to what is measured.
+    pub(crate) min_confidence: Option<f32>,
+    /// Where drafts may come from.
+    pub(crate) sources: Sources,
 }
 
 impl ValidRequest {
@@ -114,7 +132,8 @@ impl Generation {
         model: &Arc<Model>,
         defaults: &Defaults,
     ) -> Result<Self, Error> {
-        let (rule, max_draft_tokens) = drafting(request.speculation, defaults)?;
+        let tenant = check_tenant(request.tenant)?;
+        let drafting = drafting::check(request.speculation, defaults)?;
         let logprobs = request.logprobs;
         let logprobs = logprobs.map(|params| check_logprobs(params, defaults));
         let logprobs = logprobs.transpose()?;
@@ -124,7 +143,7 @@ impl Generation {
         let mut decoding = v1::Decoding {
             sampling: Some(request.sampling.unwrap_or_default()),
             key: None,
-            rule: v1::VerificationRule::from(rule).into(),
+            rule: v1::VerificationRule::from(drafting.rule).into(),
             prompt_len: 0,
             bad_words: words::tokenize(&request.bad_words, model)?,
             // It was a u32 in the request.
@@ -138,13 +157,17 @@ impl Generation {
         // Contexts are far below 2^32.
         decoding.prompt_len = prompt.len() as u32;
         Ok(Self {
+            tenant,
             model: Arc::clone(model),
             max_tokens: stop.budget(max_tokens, room)?,
             prompt,
             stop,
             decoding,
             logprobs,
-            max_draft_tokens: max_draft_tokens as usize,
+            max_draft_tokens: drafting.max_tokens as usize,
+            min_draft_tokens: drafting.min_tokens as usize,
+            min_confidence: drafting.min_confidence,
+            sources: drafting.sources,
         })
     }
 }
@@ -192,25 +215,16 @@ fn choices(n: Option<u32>, defaults: &Defaults) -> Result<u32, Error> {
     Ok(n)
 }
 
-/// The rule, and how many tokens to draft per round.
-fn drafting(speculation: Option<Speculation>, defaults: &Defaults) -> Result<(Rule, u32), Error> {
-    let speculation = speculation.unwrap_or_default();
-    let mode = SpeculationMode::try_from(speculation.mode)
-        .map_err(|error| Error::invalid("speculation.mode", error.to_string()))?;
-    let rule = v1::VerificationRule::try_from(speculation.rule)
-        .map_err(|error| Error::invalid("speculation.rule", error.to_string()))?;
-    let most = speculation
-        .max_draft_tokens
-        .unwrap_or(defaults.max_draft_tokens);
-    if most > MAX_DRAFT_TOKENS {
-        let message = format!("must be at most {MAX_DRAFT_TOKENS}, not {most}");
-        return Err(Error::invalid("speculation.max_draft_tokens", message));
+/// Checks whose request it is.
+fn check_tenant(tenant: String) -> Result<Arc<str>, Error> {
+    if tenant.len() > MAX_TENANT_BYTES {
+        let message = format!(
+            "must have at most {MAX_TENANT_BYTES} bytes, not {}",
+            tenant.len()
+        );
+        return Err(Error::invalid("tenant", message));
     }
-    let most = match mode {
-        SpeculationMode::Off => 0,
-        SpeculationMode::Unspecified | SpeculationMode::Auto => most,
-    };
-    Ok((Rule::try_from(rule).unwrap_or(defaults.rule), most))
+    Ok(tenant.into())
 }
 
 fn check_logprobs(params: LogprobsParams, defaults: &Defaults) -> Result<LogprobsParams, Error> {

@@ -1,19 +1,16 @@
-//! The scheduler's half that deals with draft workers: who drafts for whom, and what is waited for.
+//! What draft workers are asked for, and what becomes of what they propose.
 //!
-//! Nothing here can hold a sequence up for longer than the draft patience, and nothing that a draft
-//! worker says reaches a text: its tokens are proposals, no more.
+//! A worker has one request of a sequence at a time: while its proposal is awaited, what is committed
+//! meanwhile is kept back, so that no round that went on without it makes it draft in vain. Nothing
+//! here can hold a sequence up for longer than the draft patience, and nothing that a draft worker
+//! says reaches a text: its tokens are proposals, no more.
 
+use super::guesses::Guess;
 use super::proposals::Drafted;
 use super::sequence::{AtTarget, Seat};
-use super::{Scheduler, SequenceId, WorkerId};
-use proto::v1::{
-    CloseReason, Closed, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal,
-    VerificationRule,
-};
+use super::{Scheduler, Sequence, SequenceId, WorkerId};
+use proto::v1::{CloseReason, Closed, DraftCommit, DraftEvent, DraftOpened, Proposal};
 use std::time::{Duration, Instant};
-
-/// How often draft workers may lose one sequence before it goes on without them.
-const MAX_LOSSES: u32 = 3;
 
 /// After this many proposals of one worker, earlier losses are forgiven.
 const FORGIVEN_AFTER: u32 = 16;
@@ -21,71 +18,7 @@ const FORGIVEN_AFTER: u32 = 16;
 /// How long a worker that had no room is left alone.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a draft worker takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DraftLimits {
-    /// Sequences at once.
-    pub(crate) max_sequences: usize,
-    /// Tokens in one proposal.
-    pub(crate) max_draft_tokens: usize,
-    /// The longest sequence, in tokens.
-    pub(crate) context_length: usize,
-}
-
-/// What is known of a draft worker.
-#[derive(Debug, Default)]
-pub(super) struct DraftWorker {
-    /// Set while it is connected.
-    limits: Option<DraftLimits>,
-    /// Our sequences there.
-    seats: usize,
-    /// All coordinators' sequences there, as it said last.
-    load: usize,
-    /// It let a deadline pass and has said nothing since.
-    late: bool,
-    /// It had no room; left alone until then.
-    full_until: Option<Instant>,
-}
-
-impl DraftWorker {
-    /// True where none of our sequences is there.
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.seats == 0
-    }
-
-    /// True where it can take a sequence of `len` tokens. One that is late gets a single sequence,
-    /// to find out when it is back.
-    fn is_usable(&self, len: usize, now: Instant) -> bool {
-        self.limits.is_some_and(|limits| {
-            len < limits.context_length
-                && self.seats.max(self.load) < limits.max_sequences
-                && self.full_until.is_none_or(|until| until <= now)
-                && (!self.late || self.seats == 0)
-        })
-    }
-}
-
 impl Scheduler {
-    pub(super) fn draft_up(&mut self, worker: WorkerId, limits: DraftLimits) {
-        self.draft_down(worker);
-        self.drafts[worker].limits = Some(limits);
-    }
-
-    pub(super) fn draft_down(&mut self, worker: WorkerId) {
-        self.drafts[worker] = DraftWorker::default();
-        self.frames.forget(worker);
-        for sequence in self.sequences.values_mut() {
-            if sequence
-                .seat
-                .take_if(|seat| seat.worker == worker)
-                .is_some()
-            {
-                sequence.seat_losses += 1;
-            }
-        }
-    }
-
     pub(super) fn draft_event(&mut self, worker: WorkerId, event: DraftEvent, now: Instant) {
         let state = &mut self.drafts[worker];
         if state.limits.is_none() {
@@ -104,8 +37,9 @@ impl Scheduler {
         for opened in event.opened {
             self.draft_opened(worker, opened, now);
         }
+        self.observe_drafting(worker, &event.proposals, now);
         for proposal in event.proposals {
-            self.proposal(worker, proposal);
+            self.proposal(worker, proposal, now);
         }
     }
 
@@ -138,42 +72,44 @@ impl Scheduler {
                 return;
             }
         }
-        // What is being verified at the moment is sent with its verdict.
-        if self
-            .sequences
-            .get(&id)
-            .is_some_and(|sequence| sequence.at_target == AtTarget::Idle)
-        {
-            self.sync_draft(id, now);
-        }
+        self.sync_idle(id, now);
     }
 
-    fn proposal(&mut self, worker: WorkerId, proposal: Proposal) {
-        let id = proposal.sequence;
-        let (len, at_target) = match self.sequences.get(&id) {
-            Some(sequence) => (sequence.base_len(), sequence.at_target),
-            None => (0, AtTarget::Verifying),
-        };
-        match self.seat(worker, id, proposal.epoch) {
-            Some(seat) if proposal.base_len == len => seat.waiting = None,
-            _ => {
-                self.stale += 1;
-                return;
-            }
-        }
-        if at_target != AtTarget::Idle {
+    /// Takes a proposal in, as far as it agrees with what is committed by now.
+    fn proposal(&mut self, worker: WorkerId, proposal: Proposal, now: Instant) {
+        let (id, base) = (proposal.sequence, proposal.base_len as usize);
+        let answers = proposal.assumed.is_empty();
+        let Some(seat) = self.seat(worker, id, proposal.epoch) else {
             self.stale += 1;
             return;
-        }
+        };
+        let (wanted, probed) = if answers {
+            seat.waiting = None;
+            (seat.wanted, std::mem::take(&mut seat.probing))
+        } else {
+            (seat.ahead_wanted, false)
+        };
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
-        let drafted = Drafted::new(proposal, sequence.rule());
-        if drafted.is_none() {
+        let Some(guess) = guess(sequence, proposal, wanted) else {
             tracing::debug!(worker, sequence = id, "malformed proposal dropped");
             self.malformed += 1;
+            return self.sync_idle(id, now);
+        };
+        if probed {
+            sequence.control.watch(base, guess.drafted.ids, wanted);
+        } else if !sequence.take_in(base, guess) {
+            self.stale += 1;
+        } else if sequence.guesses.best().is_some()
+            && let Some(seat) = &mut sequence.seat
+        {
+            // An outcome that comes after its verdict is the answer: it is not drafted twice.
+            seat.waiting = None;
         }
-        sequence.proposal = drafted.unwrap_or_default();
+        if answers {
+            self.sync_idle(id, now);
+        }
     }
 
     /// A sequence's seat, where it is this one.
@@ -182,19 +118,26 @@ impl Scheduler {
         (seat.worker == worker && seat.epoch == epoch).then_some(seat)
     }
 
+    /// [`sync_draft`](Self::sync_draft), but for a sequence that is being verified: what it lacks is
+    /// sent with the verdict.
+    fn sync_idle(&mut self, id: SequenceId, now: Instant) {
+        let sequence = self.sequences.get(&id);
+        if sequence.is_some_and(|sequence| sequence.at_target == AtTarget::Idle) {
+            self.sync_draft(id, now);
+        }
+    }
+
     /// Brings the draft up to what is committed and asks for a proposal after it, where one is of
     /// use; finds a draft worker where the sequence has none.
     pub(super) fn sync_draft(&mut self, id: SequenceId, now: Instant) {
-        let Some(sequence) = self
-            .sequences
-            .get(&id)
-            .filter(|sequence| sequence.draft_len() > 0)
-        else {
+        let Some(sequence) = self.sequences.get(&id).filter(|sequence| {
+            sequence.draft_len() > 0 && sequence.choice.generation.sources.model
+        }) else {
             return;
         };
         let len = sequence.committed.len();
         match &sequence.seat {
-            None if sequence.seat_losses <= MAX_LOSSES => self.take_seat(id, now),
+            None if sequence.wants_seat() => self.take_seat(id, now),
             Some(seat) if self.drafts[seat.worker].late => {
                 // Its cache there is worth nothing while another worker would answer.
                 let other = self.choose(len, now);
@@ -203,102 +146,53 @@ impl Scheduler {
                     self.take_seat(id, now);
                 }
             }
-            Some(seat) if seat.opened && seat.sent < len => self.send_commit(id, now),
+            Some(seat) if seat.opened && seat.sent < len && seat.waiting.is_none() => {
+                if !self.migrate(id, now) {
+                    self.ask(id, now);
+                }
+            }
             _ => {}
         }
     }
 
-    fn send_commit(&mut self, id: SequenceId, now: Instant) {
+    /// Sends what was committed and asks for what the controller finds to pay.
+    fn ask(&mut self, id: SequenceId, now: Instant) {
+        let Some((worker, demand)) = self.demand(id) else {
+            return;
+        };
+        let limits = self.drafts[worker].limits;
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };
-        let want = sequence.draft_len();
-        let Some(seat) = &mut sequence.seat else {
+        let most = limits.map_or(0, |limits| {
+            let room = limits.context_length - sequence.committed.len().min(limits.context_length);
+            limits.max_draft_tokens.min(room).min(sequence.draft_len())
+        });
+        let want = demand.want.min(most);
+        let covered = sequence.guesses.best().is_some();
+        let Some(seat) = sequence.seat.as_mut().filter(|_| want > 0) else {
             return;
         };
-        let limits = self.drafts[seat.worker].limits;
-        let want = limits.map_or(0, |limits| {
-            let room = limits
-                .context_length
-                .saturating_sub(sequence.committed.len());
-            want.min(limits.max_draft_tokens).min(room)
-        });
-        if want == 0 {
-            return;
-        }
         let commit = DraftCommit {
             sequence: id,
             epoch: seat.epoch,
             base_len: seat.sent as u32,
             token_ids: sequence.committed.tokens()[seat.sent..].to_vec(),
             want: want as u32,
-            ..DraftCommit::default()
+            ahead_want: demand.ahead_want as u32,
+            ahead_width: demand.ahead_width as u32,
+            min_confidence: demand.min_confidence,
         };
         seat.sent = sequence.committed.len();
-        seat.waiting = Some(now);
+        seat.asked = Some(now);
+        seat.waiting = (!covered && !demand.probe).then_some(now);
+        seat.wanted = want;
+        seat.ahead_wanted = demand.ahead_want;
+        seat.probing = demand.probe;
         if seat.proposals >= FORGIVEN_AFTER {
             sequence.seat_losses = 0;
         }
-        self.frames.commit(seat.worker, commit);
-    }
-
-    /// Opens the sequence at the usable worker that has the fewest of ours.
-    fn take_seat(&mut self, id: SequenceId, now: Instant) {
-        let Some(len) = self
-            .sequences
-            .get(&id)
-            .map(|sequence| sequence.committed.len())
-        else {
-            return;
-        };
-        let (Some(worker), Some(sequence)) = (self.choose(len, now), self.sequences.get_mut(&id))
-        else {
-            return;
-        };
-        // Where a text depends on which of its rounds had drafts, its first one must not depend on who
-        // prefills faster: else a seed would not give its text again.
-        let waits =
-            sequence.rule() != VerificationRule::Coupled && sequence.committed.generated() == 0;
-        self.drafts[worker].seats += 1;
-        sequence.seat_epoch += 1;
-        sequence.seat = Some(Seat {
-            worker,
-            epoch: sequence.seat_epoch,
-            opened: false,
-            sent: len,
-            waiting: waits.then_some(now),
-            proposals: 0,
-        });
-        let open = DraftOpen {
-            sequence: id,
-            epoch: sequence.seat_epoch,
-            token_ids: sequence.committed.tokens().to_vec(),
-            decoding: Some(sequence.choice.decoding()),
-        };
-        self.frames.open(worker, open);
-    }
-
-    fn choose(&self, len: usize, now: Instant) -> Option<WorkerId> {
-        let usable = self
-            .drafts
-            .iter()
-            .enumerate()
-            .filter(|(_, worker)| worker.is_usable(len, now));
-        usable
-            .min_by_key(|(_, worker)| (worker.late, worker.seats))
-            .map(|(id, _)| id)
-    }
-
-    /// Gives up a sequence's seat, if it has one.
-    pub(super) fn leave_draft(&mut self, id: SequenceId) {
-        let seat = self
-            .sequences
-            .get_mut(&id)
-            .and_then(|sequence| sequence.seat.take());
-        if let Some(seat) = seat {
-            self.drafts[seat.worker].seats -= 1;
-            self.frames.close(seat.worker, id);
-        }
+        self.frames.commit(worker, commit);
     }
 
     /// Stops waiting for workers that let a deadline pass.
@@ -346,4 +240,45 @@ impl Scheduler {
             .filter_map(|sequence| sequence.seat.as_ref()?.waiting);
         waiting.min().map(|since| since + self.patience.draft)
     }
+}
+
+impl Sequence {
+    /// Keeps `guess`, which follows the first `base` committed tokens, as far as it agrees with those
+    /// after them. False where it is of no use any more.
+    fn take_in(&mut self, base: usize, mut guess: Guess) -> bool {
+        let Some(since) = self.committed.tokens().get(base..) else {
+            return false;
+        };
+        let coupled = self.is_coupled();
+        if !since.is_empty() && !(coupled && guess.advance(since)) {
+            return false;
+        }
+        if !coupled {
+            self.guesses.clear();
+        }
+        self.guesses.add(guess)
+    }
+}
+
+/// What `proposal` holds for `sequence`; none where it is malformed.
+fn guess(sequence: &Sequence, mut proposal: Proposal, wanted: usize) -> Option<Guess> {
+    let outcome = std::mem::take(&mut proposal.assumed);
+    let (assumed, rank) = (outcome.len(), proposal.rank);
+    if assumed > 0 && !sequence.is_coupled() {
+        return None;
+    }
+    let mut drafted = Drafted::new(proposal, sequence.rule())?;
+    // Outcomes after a whole proposal are a token shorter than the others.
+    let wanted = if assumed > 0 {
+        drafted.ids.len()
+    } else {
+        wanted
+    };
+    drafted.put_before(outcome);
+    Some(Guess {
+        drafted,
+        assumed,
+        rank,
+        wanted,
+    })
 }

@@ -10,13 +10,13 @@ const MAX_OPEN_BYTES: usize = 4 * 1024 * 1024;
 
 /// What is to be sent to each draft worker. A worker takes a frame's opens first, then its commits,
 /// then its closes, so an open that may need what a close frees starts a frame.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct DraftFrames {
     workers: Vec<Frames>,
 }
 
 /// What is to be sent to one worker.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct Frames {
     frames: Vec<DraftCommand>,
     /// The size of the last frame's opens.
@@ -24,14 +24,8 @@ struct Frames {
 }
 
 impl DraftFrames {
-    pub(super) fn new(workers: usize) -> Self {
-        Self {
-            workers: vec![Frames::default(); workers],
-        }
-    }
-
     pub(super) fn open(&mut self, worker: WorkerId, open: DraftOpen) {
-        let frames = &mut self.workers[worker];
+        let frames = self.of(worker);
         let bytes = open.encoded_len();
         let full = frames.open_bytes + bytes > MAX_OPEN_BYTES;
         let ends = |frame: &DraftCommand| !frame.closes.is_empty() || full;
@@ -43,16 +37,23 @@ impl DraftFrames {
     }
 
     pub(super) fn commit(&mut self, worker: WorkerId, commit: DraftCommit) {
-        self.workers[worker].last().commits.push(commit);
+        self.of(worker).last().commits.push(commit);
     }
 
     pub(super) fn close(&mut self, worker: WorkerId, id: SequenceId) {
-        self.workers[worker].last().closes.push(id);
+        self.of(worker).last().closes.push(id);
     }
 
     /// Drops what was meant for a worker that is gone.
     pub(super) fn forget(&mut self, worker: WorkerId) {
-        self.workers[worker] = Frames::default();
+        *self.of(worker) = Frames::default();
+    }
+
+    fn of(&mut self, worker: WorkerId) -> &mut Frames {
+        if worker >= self.workers.len() {
+            self.workers.resize_with(worker + 1, Frames::default);
+        }
+        &mut self.workers[worker]
     }
 
     /// All frames, in order.
@@ -95,7 +96,7 @@ mod tests {
 
     #[test]
     fn different_sequences_share_a_frame() {
-        let mut frames = DraftFrames::new(2);
+        let mut frames = DraftFrames::default();
         frames.open(1, open(2));
         frames.commit(1, DraftCommit::default());
         frames.close(1, 1);
@@ -107,7 +108,7 @@ mod tests {
 
     #[test]
     fn large_opens_do_not_share_a_frame_that_no_worker_would_take() {
-        let mut frames = DraftFrames::new(1);
+        let mut frames = DraftFrames::default();
         for sequence in 0..64 {
             let token_ids = vec![151_935; 200_000];
             frames.open(
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_opened_after_a_close_finds_its_place_free() {
-        let mut frames = DraftFrames::new(1);
+        let mut frames = DraftFrames::default();
         frames.close(0, 1);
         frames.open(0, open(1));
         let sent: Vec<_> = frames.take().map(|(_, frame)| frame).collect();

@@ -5,37 +5,52 @@
 //! from a worker is checked against (sequence, epoch, base length) and dropped where it is stale, so
 //! no order, loss or repetition of messages can change a text.
 
+mod batching;
+mod counters;
 mod drafts;
 mod frames;
+mod guesses;
+mod ngrams;
 mod opening;
+mod options;
+mod placement;
 mod proposals;
 mod sequence;
 #[cfg(test)]
 mod simulation;
+mod speculating;
 mod target;
-mod verification;
+#[cfg(test)]
+mod timed;
+mod verdicts;
 #[cfg(test)]
 mod wire;
+mod worth;
 
 use crate::commit::{Delta, FinishReason};
 use crate::request::Choice;
-use drafts::DraftWorker;
+
 use frames::DraftFrames;
+use ngrams::Ngrams;
+use placement::DraftWorker;
 use proto::v1;
 use sequence::Sequence;
 use service::{Class, Error};
-use std::collections::BTreeMap;
+use speculating::Verifying;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use target::TargetState;
 
-pub(crate) use drafts::DraftLimits;
+pub(crate) use counters::Counters;
+pub(crate) use options::SpecOptions;
+pub(crate) use placement::DraftLimits;
 pub(crate) use sequence::Stats;
 pub(crate) use target::TargetLimits;
 
 /// Numbers the coordinator's sequences, never twice.
 pub(crate) type SequenceId = u64;
 
-/// A draft worker: its place in the configuration.
+/// A draft worker: its place among those that are known. Free ones are given again.
 pub(crate) type WorkerId = usize;
 
 /// How long the scheduler waits for others.
@@ -74,6 +89,8 @@ pub(crate) enum Event {
     DraftUp(WorkerId, DraftLimits),
     /// A draft worker is lost, and with it what it held.
     DraftDown(WorkerId),
+    /// A draft worker is not to be used any more.
+    DraftRetired(WorkerId),
     /// A draft worker says something.
     Draft(WorkerId, v1::DraftEvent),
 }
@@ -112,25 +129,37 @@ pub(crate) struct Summary {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     patience: Patience,
+    options: SpecOptions,
     sequences: BTreeMap<SequenceId, Sequence>,
     target: TargetState,
     drafts: Vec<DraftWorker>,
+    /// Sequences that found no draft worker with room.
+    seatless: BTreeSet<SequenceId>,
+    /// What is measured of the target.
+    verifying: Verifying,
+    ngrams: Ngrams,
     frames: DraftFrames,
     actions: Vec<Action>,
+    counters: Counters,
     stale: u64,
     malformed: u64,
 }
 
 impl Scheduler {
-    /// No sequences, no target yet, and `draft_workers` workers that are not connected yet.
-    pub(crate) fn new(patience: Patience, draft_workers: usize) -> Self {
+    /// No sequences and no workers yet.
+    pub(crate) fn new(patience: Patience, options: SpecOptions) -> Self {
         Self {
             patience,
+            ngrams: Ngrams::new(options.ngram, options.ngram_history),
+            options,
             sequences: BTreeMap::new(),
             target: TargetState::default(),
-            drafts: (0..draft_workers).map(|_| DraftWorker::default()).collect(),
-            frames: DraftFrames::new(draft_workers),
+            drafts: Vec::new(),
+            seatless: BTreeSet::new(),
+            verifying: Verifying::default(),
+            frames: DraftFrames::default(),
             actions: Vec::new(),
+            counters: Counters::default(),
             stale: 0,
             malformed: 0,
         }
@@ -147,7 +176,8 @@ impl Scheduler {
             Event::TargetDown => self.target_down(now),
             Event::Target(event) => self.target_event(event, now),
             Event::DraftUp(worker, limits) => self.draft_up(worker, limits),
-            Event::DraftDown(worker) => self.draft_down(worker),
+            Event::DraftDown(worker) => self.draft_down(worker, now),
+            Event::DraftRetired(worker) => self.draft_retired(worker, now),
             Event::Draft(worker, event) => self.draft_event(worker, event, now),
         }
     }
@@ -190,9 +220,11 @@ impl Scheduler {
         if self.sequences.is_empty() {
             self.target.restart_stall(now);
         }
-        self.sequences.insert(id, Sequence::new(choice, now));
-        // The draft prefills beside the target.
-        self.sync_draft(id, now);
+        let generation = &choice.generation;
+        let drafts = generation.max_draft_tokens > 0 && generation.sources.ngram;
+        let ngrams = drafts.then(|| self.ngrams.open(&generation.tenant, &generation.prompt));
+        let sequence = Sequence::new(choice, ngrams.flatten(), now);
+        self.sequences.insert(id, sequence);
     }
 
     fn cancel(&mut self, id: SequenceId) {
@@ -210,6 +242,12 @@ impl Scheduler {
 
     /// Delivers what was committed and goes on, or ends the sequence.
     fn deliver(&mut self, id: SequenceId, delta: Delta, now: Instant) {
+        self.counters.committed += delta.tokens.len() as u64;
+        if let Some(sequence) = self.sequences.get_mut(&id)
+            && let Some(ngrams) = &mut sequence.ngrams
+        {
+            ngrams.commit(&delta.tokens, &self.ngrams);
+        }
         let finish = delta.finish.clone();
         self.actions.push(Action::Deliver(id, delta));
         match finish {
@@ -240,7 +278,13 @@ impl Scheduler {
     fn release(&mut self, id: SequenceId) -> Option<Sequence> {
         self.close_at_target(id);
         self.leave_draft(id);
-        self.sequences.remove(&id)
+        let sequence = self.sequences.remove(&id)?;
+        if let Some(ngrams) = &sequence.ngrams {
+            let prompt = sequence.committed.prompt_len();
+            self.ngrams
+                .finish(ngrams, &sequence.committed.tokens()[prompt..]);
+        }
+        Some(sequence)
     }
 
     fn ids(&self) -> Vec<SequenceId> {

@@ -6,12 +6,15 @@
 //! passed on like any other, for the target to reject.
 
 use proto::v1::{DraftLaws, Proposal, VerificationRule};
+use speculation::ngram::NgramDraft;
 use speculation::{DraftLaw, TokenId};
 
-/// Drafted tokens, and the laws that they were drawn from.
+/// Drafted tokens, how sure the draft was of them, and the laws that they were drawn from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Drafted {
     pub(super) ids: Vec<TokenId>,
+    /// How sure the draft was of each, 255 for certain; empty where it did not say.
+    pub(super) confidences: Vec<u8>,
     /// One law per token, where the rule asks for them; `None` where every token was certain.
     pub(super) laws: Option<DraftLaws>,
 }
@@ -29,12 +32,43 @@ impl Drafted {
         let fit = laws.as_ref().is_none_or(|laws| {
             laws.sizes.len() == ids.len() && Vec::<DraftLaw>::try_from(laws).is_ok()
         });
-        fit.then_some(Self { ids, laws })
+        let mut confidences = proposal.confidences;
+        if confidences.len() != ids.len() {
+            confidences.clear();
+        }
+        fit.then_some(Self {
+            ids,
+            confidences,
+            laws,
+        })
+    }
+
+    /// What was drafted without a model: every token is certain.
+    pub(super) fn certain(draft: &NgramDraft) -> Self {
+        Self {
+            ids: draft.ids.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Puts `ids` before its tokens.
+    pub(super) fn put_before(&mut self, ids: Vec<TokenId>) {
+        if !self.confidences.is_empty() {
+            self.confidences.splice(0..0, ids.iter().map(|_| u8::MAX));
+        }
+        self.ids.splice(0..0, ids);
+    }
+
+    /// Takes the first `len` tokens away; they have no laws.
+    pub(super) fn cut(&mut self, len: usize) {
+        self.ids.drain(..len);
+        self.confidences.drain(..len.min(self.confidences.len()));
     }
 
     /// Keeps the first `len` tokens and their laws.
     pub(super) fn truncate(&mut self, len: usize) {
         self.ids.truncate(len);
+        self.confidences.truncate(len);
         if self.ids.is_empty() {
             self.laws = None;
         }

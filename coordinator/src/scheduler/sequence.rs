@@ -1,8 +1,11 @@
 //! One sequence: what is committed, and where it stands with the workers.
 
-use super::proposals::Drafted;
+use super::batching::Sent;
+use super::guesses::Guesses;
+use super::ngrams::SequenceNgrams;
+use super::speculating::Speculating;
 use super::{Summary, WorkerId};
-use crate::commit::{Committed, FinishReason};
+use crate::commit::{Committed, FinishReason, Origin};
 use crate::request::Choice;
 use proto::v1::VerificationRule;
 use std::sync::Arc;
@@ -19,11 +22,20 @@ pub(crate) struct Stats {
     pub(crate) accepted: u32,
     /// Rounds with a proposal, by how many of its tokens were committed.
     pub(crate) histogram: Vec<u32>,
+    /// Those of the drafted tokens that n-grams proposed.
+    pub(crate) ngram_drafted: u32,
+    /// Those of them that were committed.
+    pub(crate) ngram_accepted: u32,
+    /// Verdicts after which a proposal was at hand that had been drafted ahead.
+    pub(crate) ahead_hits: u32,
+    /// Verdicts after which none was although a worker drafted ahead.
+    pub(crate) ahead_misses: u32,
 }
 
 impl Stats {
-    /// Counts a round that verified `drafted` tokens, of which `accepted` were committed.
-    pub(super) fn record(&mut self, drafted: usize, accepted: usize) {
+    /// Counts a round that verified `sent`, of whose tokens `accepted` were committed.
+    pub(super) fn record(&mut self, sent: &Sent, accepted: usize) {
+        let drafted = sent.drafted();
         self.rounds += 1;
         if drafted == 0 {
             return;
@@ -31,6 +43,10 @@ impl Stats {
         // A proposal has at most 16 tokens, so the counts fit.
         self.drafted += drafted as u32;
         self.accepted += accepted as u32;
+        if sent.origin == Origin::Ngram {
+            self.ngram_drafted += drafted as u32;
+            self.ngram_accepted += accepted as u32;
+        }
         if self.histogram.len() <= accepted {
             self.histogram.resize(accepted + 1, 0);
         }
@@ -68,10 +84,40 @@ pub(super) struct Seat {
     pub(super) opened: bool,
     /// How many committed tokens were sent to it.
     pub(super) sent: usize,
-    /// Since when a proposal after all committed tokens is waited for, or the prefill before the first.
+    /// When a proposal was asked for that has not come.
+    pub(super) asked: Option<Instant>,
+    /// Since when a proposal is waited for, or the prefill before the first.
     pub(super) waiting: Option<Instant>,
+    /// How many tokens were asked for last.
+    pub(super) wanted: usize,
+    /// How many after each outcome; 0 where it does not draft ahead.
+    pub(super) ahead_wanted: usize,
+    /// The proposal that was asked for is to be compared only.
+    pub(super) probing: bool,
     /// How many of its proposals were verified.
     pub(super) proposals: u32,
+    /// How many rounds the sequence had before.
+    pub(super) since_round: u32,
+}
+
+impl Seat {
+    /// A place at `worker`, where the sequence is opened with `sent` tokens; `waiting` is since when its
+    /// prefill is waited for.
+    pub(super) fn new(worker: WorkerId, epoch: u32, sent: usize, waiting: Option<Instant>) -> Self {
+        Self {
+            worker,
+            epoch,
+            opened: false,
+            sent,
+            asked: None,
+            waiting,
+            wanted: 0,
+            ahead_wanted: 0,
+            probing: false,
+            proposals: 0,
+            since_round: 0,
+        }
+    }
 }
 
 /// A request that runs.
@@ -92,13 +138,20 @@ pub(super) struct Sequence {
     pub(super) seat_epoch: u32,
     /// How often draft workers lost the sequence.
     pub(super) seat_losses: u32,
-    /// Drafted tokens after all committed ones; empty where there are none.
-    pub(super) proposal: Drafted,
+    /// Since when it could be verified.
+    pub(super) idle_since: Instant,
+    /// What may follow the committed tokens.
+    pub(super) guesses: Guesses,
+    /// Its text, indexed for drafts without a model.
+    pub(super) ngrams: Option<SequenceNgrams>,
+    /// Whether and how it speculates.
+    pub(super) control: Speculating,
 }
 
 impl Sequence {
-    pub(super) fn new(choice: Choice, now: Instant) -> Self {
+    pub(super) fn new(choice: Choice, ngrams: Option<SequenceNgrams>, now: Instant) -> Self {
         Self {
+            ngrams,
             committed: Committed::new(Arc::clone(&choice.generation)),
             choice,
             stats: Stats::default(),
@@ -109,7 +162,9 @@ impl Sequence {
             seat: None,
             seat_epoch: 0,
             seat_losses: 0,
-            proposal: Drafted::default(),
+            idle_since: now,
+            guesses: Guesses::default(),
+            control: Speculating::new(),
         }
     }
 
@@ -133,14 +188,9 @@ impl Sequence {
         self.choice.generation.decoding.rule()
     }
 
-    /// True where the next round need not wait for anything.
-    pub(super) fn is_ready(&self) -> bool {
-        let waits = self
-            .seat
-            .as_ref()
-            .is_some_and(|seat| seat.waiting.is_some());
-        let waits = waits && self.draft_len() > 0;
-        self.at_target == AtTarget::Idle && !self.blocked && !waits
+    /// True where the target holds it, prefilled.
+    pub(super) fn is_decoding(&self) -> bool {
+        matches!(self.at_target, AtTarget::Idle | AtTarget::Verifying)
     }
 
     /// How many drafted tokens the next round can use: the round adds one token of the target's own.

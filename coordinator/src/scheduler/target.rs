@@ -1,11 +1,12 @@
 //! What is known of the target: whether it is there, what it owes, and how long that may take.
 
+use super::batching::Sent;
 use super::opening::MAX_LOSSES;
 use super::sequence::AtTarget;
 use super::{Action, Scheduler, SequenceId};
-use proto::v1::{TargetCommand, TargetEvent, VerifyItem, target_command::Command, target_event};
+use proto::v1::{TargetCommand, TargetEvent, target_command::Command, target_event};
 use service::Class;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 /// How often a target that comes back without ever answering gets the full time to answer.
@@ -27,8 +28,12 @@ pub(super) struct TargetState {
     pub(super) limits: Option<TargetLimits>,
     /// Numbers the batches.
     pub(super) last_step: u64,
-    /// The batch that it verifies.
-    pub(super) batch: Option<Batch>,
+    /// The batches that it verifies, in order.
+    pub(super) batches: VecDeque<Batch>,
+    /// When the last verdicts came.
+    pub(super) last_verdicts: Option<Instant>,
+    /// A proposal is waited for until then, and nothing is sent before.
+    pub(super) wait_until: Option<Instant>,
     /// Since when it has done nothing for us: from its loss to its next answer.
     stalled: Option<Instant>,
     /// How often it came back since its last answer.
@@ -39,7 +44,16 @@ pub(super) struct TargetState {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) step: u64,
-    pub(super) items: BTreeMap<SequenceId, VerifyItem>,
+    pub(super) items: BTreeMap<SequenceId, Sent>,
+    /// Rows of the target's step: one more than drafted tokens for each item.
+    pub(super) rows: usize,
+    pub(super) sent: Instant,
+    /// True where another batch was under way.
+    pub(super) queued: bool,
+    /// True where prompts were prefilled when it was sent.
+    pub(super) disturbed: bool,
+    /// True where draft workers draft ahead meanwhile.
+    pub(super) ahead: bool,
     /// When its verdicts should have come.
     pub(super) due: Instant,
 }
@@ -71,7 +85,8 @@ impl Scheduler {
 
     pub(super) fn target_down(&mut self, now: Instant) {
         self.target.limits = None;
-        self.target.batch = None;
+        self.target.batches.clear();
+        self.target.last_verdicts = None;
         self.target.stalled.get_or_insert(now);
         let mut hopeless = Vec::new();
         for (id, sequence) in &mut self.sequences {
@@ -132,6 +147,7 @@ impl Scheduler {
                 _ => None,
             });
         reopen
+            .chain(self.target.wait_until)
             .chain(self.answer_due())
             .chain(self.stall_ends())
             .min()
@@ -147,7 +163,7 @@ impl Scheduler {
                 _ => None,
             });
         opening
-            .chain(self.target.batch.as_ref().map(|batch| batch.due))
+            .chain(self.target.batches.iter().map(|batch| batch.due))
             .min()
     }
 

@@ -29,6 +29,8 @@ fn request(n: u32) -> ValidRequest {
     };
     let defaults = Defaults {
         max_draft_tokens: 3,
+        min_draft_tokens: 0,
+        min_confidence: None,
         rule: Rule::Coupled,
         logprobs: LogprobsMode::Raw,
         max_requests: 64,

@@ -1,3 +1,4 @@
+mod drafting;
 mod sampling;
 mod stops;
 
@@ -8,6 +9,8 @@ use proto::v1::{Prompt, SamplingParams, StopParams, StructuredOutput, TokenIds, 
 
 const DEFAULTS: Defaults = Defaults {
     max_draft_tokens: 3,
+    min_draft_tokens: 2,
+    min_confidence: Some(0.25),
     rule: Rule::Token,
     logprobs: LogprobsMode::Processed,
     max_requests: 10,
@@ -59,51 +62,14 @@ fn refused_field(request: GenerateRequest) -> String {
 }
 
 #[test]
-fn speculation_out_of_range_names_the_field() {
-    let with = |speculation| GenerateRequest {
-        speculation: Some(speculation),
+fn a_tenants_name_is_bounded_and_may_be_empty() {
+    let of = |tenant: &str| GenerateRequest {
+        tenant: tenant.to_owned(),
         ..request(1)
     };
-    let mode = Speculation {
-        mode: 9,
-        ..Speculation::default()
-    };
-    assert_eq!(refused_field(with(mode)), "speculation.mode");
-    let rule = Speculation {
-        rule: -1,
-        ..Speculation::default()
-    };
-    assert_eq!(refused_field(with(rule)), "speculation.rule");
-    let most = Speculation {
-        max_draft_tokens: Some(17),
-        ..Speculation::default()
-    };
-    assert_eq!(refused_field(with(most)), "speculation.max_draft_tokens");
-}
-
-#[test]
-fn speculation_is_the_clients_or_the_servers_and_none_when_off() {
-    let drafts = |mode: SpeculationMode, max_draft_tokens, rule: v1::VerificationRule| {
-        let speculation = Speculation {
-            mode: mode.into(),
-            max_draft_tokens,
-            rule: rule.into(),
-            ..Speculation::default()
-        };
-        let generation = valid(GenerateRequest {
-            speculation: Some(speculation),
-            ..request(1)
-        });
-        let generation = generation.unwrap();
-        (generation.max_draft_tokens, generation.decoding.rule())
-    };
-    use SpeculationMode::{Auto, Off};
-    use v1::VerificationRule::{Block, Coupled, Token, Unspecified};
-    let unstated = SpeculationMode::Unspecified;
-    assert_eq!(drafts(unstated, None, Unspecified), (3, Token));
-    assert_eq!(drafts(Auto, Some(16), Block), (16, Block));
-    assert_eq!(drafts(Auto, Some(0), Coupled), (0, Coupled));
-    assert_eq!(drafts(Off, Some(5), Token), (0, Token));
+    assert_eq!(&*valid(of("")).unwrap().tenant, "");
+    assert_eq!(&*valid(of(&"t".repeat(64))).unwrap().tenant, "t".repeat(64));
+    assert_eq!(refused_field(of(&"t".repeat(65))), "tenant");
 }
 
 #[test]

@@ -9,7 +9,9 @@ mod faults;
 mod runs;
 mod workers;
 
-use super::{Action, DraftLimits, Event, Patience, Scheduler, SequenceId, Summary, TargetLimits};
+use super::{
+    Action, DraftLimits, Event, Patience, Scheduler, SequenceId, SpecOptions, Summary, TargetLimits,
+};
 use crate::commit::Origin;
 use crate::request::Choice;
 use crate::testing;
@@ -113,7 +115,7 @@ impl World {
     /// A world with drafts that agree with the target so often, one worker each.
     fn new(seed: u64, law: Law, agreements: &[f64]) -> Self {
         let mut world = Self {
-            scheduler: Scheduler::new(PATIENCE, agreements.len()),
+            scheduler: Scheduler::new(PATIENCE, SpecOptions::default()),
             law,
             now: Instant::now(),
             random: StdRng::seed_from_u64(seed),
@@ -138,6 +140,9 @@ impl World {
         generation.decoding.rule = RULES[id as usize % RULES.len()].into();
         generation.logprobs = id.is_multiple_of(2).then(LogprobsParams::default);
         generation.max_draft_tokens = max_draft;
+        generation.min_draft_tokens = max_draft;
+        // What is tested here is what becomes of draft workers' proposals.
+        generation.sources.ngram = false;
         let choice = Choice {
             generation: Arc::new(generation),
             key: NoiseKey(id.into()),

@@ -1,0 +1,343 @@
+//! What is measured of drafting and verifying, and what the controller makes of it.
+//!
+//! The mathematics is [`speculation::control`]'s; here it gets its figures. Times are those that this
+//! coordinator sees: what other coordinators add to a worker's steps is part of what a step costs us.
+
+use super::batching::Sent;
+use super::{Scheduler, SequenceId, WorkerId};
+use crate::commit::{Delta, Origin};
+use proto::v1::Proposal;
+use speculation::control::{
+    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, plan,
+};
+use speculation::{TokenId, common_prefix};
+use std::time::Instant;
+
+/// Tokens of a shadow probe where the controller would draft none: as many as show whether it pays.
+const PROBE_TOKENS: usize = 4;
+
+/// The share of recent plans that want two groups from which two are formed, and below which one.
+const GROUPS_IN: f64 = 0.6;
+const GROUPS_OUT: f64 = 0.4;
+
+/// For how many rounds a plan holds.
+const PLAN_HOLDS: u32 = 8;
+
+/// No draft is asked to be surer than this.
+const MOST_CONFIDENT: f32 = 0.95;
+
+/// Round trips that their mean remembers.
+const RTT_MEMORY: f64 = 32.0;
+
+/// The weight of the latest plan in that share.
+const GROUPS_WEIGHT: f64 = 0.05;
+
+/// What is measured of a draft worker.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// Seconds of a draft step, by sequences drafted at once.
+    pub(super) step: StepCosts,
+    /// Seconds from a demand to its proposal, beside drafting.
+    pub(super) rtt: Ewma,
+    /// How many of its tokens are accepted.
+    pub(super) acceptance: Acceptance,
+    /// Where the target's token stands among its candidates.
+    pub(super) ranks: Ranks,
+    /// What its own probabilities say of acceptance.
+    pub(super) confidence: Confidence,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        Self {
+            step: StepCosts::default(),
+            rtt: Ewma::new(RTT_MEMORY),
+            acceptance: Acceptance::of_worker(),
+            ranks: Ranks::default(),
+            confidence: Confidence::default(),
+        }
+    }
+}
+
+impl Measured {
+    /// The confidence below which one more drafted token costs more time than it saves. Those that
+    /// are drafted while something is verified cost none.
+    fn least_confidence(&self, plan: &Plan, drafting: usize) -> f32 {
+        let step = self.step.seconds(drafting).filter(|_| plan.ahead_want == 0);
+        step.map_or(0.0, |step| {
+            let least = self.confidence.min_confidence(plan.rate, step, 1.0);
+            least.clamp(0.0, MOST_CONFIDENT)
+        })
+    }
+}
+
+/// What is measured of the target.
+#[derive(Debug)]
+pub(super) struct Verifying {
+    /// Seconds of a step, by rows.
+    pub(super) step: StepCosts,
+    /// The same while draft workers draft ahead, which costs where they share a machine with it.
+    pub(super) step_ahead: StepCosts,
+    /// Seconds from a batch to its verdicts, beside verification.
+    pub(super) rtt: Ewma,
+    /// Sequences that the target decodes at present.
+    pub(super) sequences: usize,
+    /// The share of recent plans that want two groups.
+    wants_two: f64,
+    two: bool,
+}
+
+impl Default for Verifying {
+    fn default() -> Self {
+        Self {
+            step: StepCosts::default(),
+            step_ahead: StepCosts::default(),
+            rtt: Ewma::new(RTT_MEMORY),
+            sequences: 0,
+            wants_two: 0.0,
+            two: false,
+        }
+    }
+}
+
+impl Verifying {
+    /// Batches that may be under way at once: with two, one group is verified while the other drafts.
+    pub(super) fn groups(&self) -> usize {
+        1 + usize::from(self.two)
+    }
+
+    fn vote(&mut self, groups: usize) {
+        let vote = if groups > 1 { 1.0 } else { 0.0 };
+        self.wants_two += GROUPS_WEIGHT * (vote - self.wants_two);
+        self.two = self.wants_two > if self.two { GROUPS_OUT } else { GROUPS_IN };
+    }
+}
+
+/// What is asked of a draft worker for one sequence.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Demand {
+    pub(super) want: usize,
+    pub(super) ahead_want: usize,
+    pub(super) ahead_width: usize,
+    pub(super) min_confidence: f32,
+    /// Nothing waits for the proposal: it is compared with what is committed meanwhile.
+    pub(super) probe: bool,
+}
+
+/// One sequence's part of control.
+#[derive(Debug)]
+pub(super) struct Speculating {
+    /// How many drafted tokens are accepted; begins as its worker's.
+    pub(super) acceptance: Option<Acceptance>,
+    gate: Gate,
+    /// The latest plan, and for how many rounds it has held.
+    plan: Option<(Plan, u32)>,
+    watched: Option<Watched>,
+}
+
+/// A proposal that is compared with what is committed, and not verified.
+#[derive(Debug)]
+struct Watched {
+    base: usize,
+    ids: Vec<TokenId>,
+    wanted: usize,
+}
+
+impl Speculating {
+    pub(super) fn new() -> Self {
+        Self {
+            acceptance: None,
+            gate: Gate::default(),
+            plan: None,
+            watched: None,
+        }
+    }
+
+    /// Compares `ids` with what is committed after the first `base` tokens.
+    pub(super) fn watch(&mut self, base: usize, ids: Vec<TokenId>, wanted: usize) {
+        self.watched = Some(Watched { base, ids, wanted });
+    }
+
+    /// What became of the watched tokens, once that is known.
+    fn watched(&mut self, committed: &[TokenId]) -> Option<Round> {
+        let Watched { base, ids, wanted } = self.watched.as_ref()?;
+        let since = committed.get(*base..)?;
+        let agree = common_prefix(ids, since);
+        let known = agree < since.len() || agree == ids.len();
+        let round = Round {
+            wanted: *wanted,
+            drafted: ids.len(),
+            verified: ids.len(),
+            accepted: agree,
+        };
+        known.then(|| {
+            self.watched = None;
+            round
+        })
+    }
+}
+
+impl Scheduler {
+    /// What to ask of a sequence's draft worker; none where nothing pays.
+    pub(super) fn demand(&mut self, id: SequenceId) -> Option<(WorkerId, Demand)> {
+        let decoding = self.verifying.sequences.max(1);
+        let sequence = self.sequences.get_mut(&id)?;
+        let worker = sequence.seat.as_ref()?.worker;
+        let drafts = &self.drafts[worker];
+        let measured = &drafts.measured;
+        let generation = &sequence.choice.generation;
+        let (min, max) = (generation.min_draft_tokens, generation.max_draft_tokens);
+        let acceptance = sequence.control.acceptance.as_ref();
+        let situation = Situation {
+            acceptance: acceptance.unwrap_or(&measured.acceptance),
+            ranks: &measured.ranks,
+            verify: &self.verifying.step,
+            verify_ahead: &self.verifying.step_ahead,
+            draft: &measured.step,
+            draft_rtt: measured.rtt.value().unwrap_or(0.0),
+            target_rtt: self.verifying.rtt.value().unwrap_or(0.0),
+            sequences: decoding,
+            drafting: drafts.seats,
+            min,
+            max,
+            ahead: self.options.ahead && sequence.is_coupled(),
+        };
+        let plan = held(&mut sequence.control.plan, &situation);
+        let mode = if min > 0 {
+            Mode::On
+        } else {
+            sequence.control.gate.decide(&plan)
+        };
+        let stated = generation.min_confidence;
+        let min_confidence =
+            stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
+        self.verifying.vote(match mode {
+            Mode::On => plan.groups,
+            Mode::Off | Mode::Probe => plan.plain_groups,
+        });
+        let demand = demand(mode, &plan, min_confidence)?;
+        Some((worker, demand))
+    }
+
+    /// Learns from the times of a frame of proposals, which were drafted together.
+    pub(super) fn observe_drafting(
+        &mut self,
+        worker: WorkerId,
+        proposals: &[Proposal],
+        now: Instant,
+    ) {
+        for ahead in [false, true] {
+            let of_kind = |proposal: &&Proposal| {
+                proposal.assumed.is_empty() != ahead && !proposal.draft_ids.is_empty()
+            };
+            let seconds = proposals.iter().filter(of_kind).map(|proposal| {
+                f64::from(proposal.compute_us) / 1e6 / proposal.draft_ids.len() as f64
+            });
+            let (count, sum) = seconds.fold((0, 0.0), |(count, sum), step| (count + 1, sum + step));
+            if count > 0 {
+                let step = &mut self.drafts[worker].measured.step;
+                step.observe(count, sum / count as f64);
+            }
+        }
+        for proposal in proposals
+            .iter()
+            .filter(|proposal| proposal.assumed.is_empty())
+        {
+            let seat = self
+                .sequences
+                .get_mut(&proposal.sequence)
+                .and_then(|sequence| sequence.seat.as_mut())
+                .filter(|seat| seat.worker == worker && seat.epoch == proposal.epoch);
+            let asked = seat.and_then(|seat| seat.asked.take());
+            let took = asked.map(|asked| (now - asked).as_secs_f64());
+            let beside = took.map(|took| took - f64::from(proposal.compute_us) / 1e6);
+            // One that was begun before it was asked for says nothing of the way.
+            if let Some(seconds) = beside.filter(|seconds| *seconds >= 0.0) {
+                self.drafts[worker].measured.rtt.observe(seconds);
+            }
+        }
+    }
+
+    /// Learns from a verdict: `run` is what it commits, the last token of which is the target's own,
+    /// and `delta` what was committed of that.
+    pub(super) fn learn(&mut self, id: SequenceId, sent: &Sent, run: &[TokenId], delta: &Delta) {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        let accepted = run.len() - 1;
+        let outcome = sequence.guesses.commit(run);
+        if !sequence.is_coupled() {
+            // What is left of a proposal was chosen by the tokens before it.
+            sequence.guesses.clear();
+        }
+        let seat = sequence.seat.as_ref();
+        let worker = seat.map(|seat| seat.worker);
+        let ahead = seat.is_some_and(|seat| seat.ahead_wanted > 0);
+        if ahead && delta.finish.is_none() && sequence.choice.generation.sources.model {
+            let hit = sequence.guesses.best().is_some();
+            sequence.stats.ahead_hits += u32::from(hit);
+            sequence.stats.ahead_misses += u32::from(!hit);
+            self.counters.record_ahead(hit);
+        }
+        let Some(measured) = worker.map(|worker| &mut self.drafts[worker].measured) else {
+            return;
+        };
+        if let Some(outcome) = outcome {
+            let ranks = &mut measured.ranks;
+            if accepted < sent.drafted() {
+                // Its own choice, the first candidate, was rejected.
+                let rank = outcome.rank.map(|rank| rank.saturating_sub(1));
+                ranks.observe_rejection(rank, outcome.followed);
+            } else {
+                ranks.observe_bonus(outcome.rank, outcome.followed);
+            }
+        }
+        let verified = (sent.origin == Origin::Draft && sent.drafted() > 0).then(|| {
+            let confidences = &sent.confidences;
+            let confidence = &mut measured.confidence;
+            confidence.observe(confidences, accepted, sent.drafted());
+            Round {
+                wanted: sent.wanted,
+                drafted: sent.at_hand,
+                verified: sent.drafted(),
+                accepted,
+            }
+        });
+        let watched = sequence.control.watched(sequence.committed.tokens());
+        for round in verified.into_iter().chain(watched) {
+            measured.acceptance.observe(round);
+            let own = &mut sequence.control.acceptance;
+            own.get_or_insert_with(|| Acceptance::from_prior(&measured.acceptance))
+                .observe(round);
+        }
+    }
+}
+
+/// What would pay in `situation`. What is measured changes slowly: a plan holds for some rounds.
+fn held(latest: &mut Option<(Plan, u32)>, situation: &Situation<'_>) -> Plan {
+    let held = latest.filter(|(plan, rounds)| plan.known && *rounds < PLAN_HOLDS);
+    let (plan, rounds) = held.unwrap_or_else(|| (plan(situation), 0));
+    *latest = Some((plan, rounds + 1));
+    plan
+}
+
+fn demand(mode: Mode, plan: &Plan, min_confidence: f32) -> Option<Demand> {
+    let demand = Demand {
+        want: plan.want.max(1),
+        ahead_want: plan.ahead_want,
+        ahead_width: plan.ahead_width,
+        min_confidence,
+        probe: false,
+    };
+    match mode {
+        Mode::On => Some(demand),
+        Mode::Probe => Some(Demand {
+            want: PROBE_TOKENS,
+            ahead_want: 0,
+            ahead_width: 0,
+            min_confidence: 0.0,
+            probe: true,
+        }),
+        Mode::Off => None,
+    }
+}

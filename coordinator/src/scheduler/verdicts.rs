@@ -1,0 +1,135 @@
+//! The verdicts on batches, and what they commit.
+
+use super::batching::Sent;
+use super::sequence::AtTarget;
+use super::target::Batch;
+use super::{Scheduler, SequenceId};
+use crate::commit::{NewToken, Origin};
+use proto::v1::{TokenLogprobs, Verdict, VerdictBatch};
+use std::time::{Duration, Instant};
+
+impl Scheduler {
+    pub(super) fn verdicts(&mut self, verdicts: VerdictBatch, now: Instant) {
+        let batches = &mut self.target.batches;
+        let answered = batches.iter().position(|batch| batch.step == verdicts.step);
+        let Some(mut batch) = answered.and_then(|index| batches.remove(index)) else {
+            self.stale += 1;
+            return;
+        };
+        self.target.answered();
+        self.observe_verification(
+            &batch,
+            Duration::from_micros(verdicts.compute_us.into()),
+            now,
+        );
+        self.target.last_verdicts = Some(now);
+        for verdict in verdicts.items {
+            match batch.items.remove(&verdict.sequence) {
+                Some(sent) => self.verdict(sent, verdict, now),
+                None => self.stale += 1,
+            }
+        }
+        // The target failed these, whether or not it has said so yet.
+        for (id, sent) in batch.items {
+            let missed = self.sequences.get(&id).is_some_and(|sequence| {
+                sequence.at_target == AtTarget::Verifying && sequence.epoch == sent.item.epoch
+            });
+            if missed {
+                self.misfit(id, "no verdict came", now);
+            }
+        }
+    }
+
+    /// Learns from what a batch took. Prompts that are prefilled meanwhile take their own time.
+    fn observe_verification(&mut self, batch: &Batch, compute: Duration, now: Instant) {
+        let opening =
+            |sequence: &super::Sequence| matches!(sequence.at_target, AtTarget::Opening { .. });
+        if batch.disturbed || self.sequences.values().any(opening) {
+            return;
+        }
+        // One that was queued behind another waited for it first.
+        let step = match self.target.last_verdicts.filter(|_| batch.queued) {
+            Some(before) => now - before.max(batch.sent),
+            None => compute,
+        };
+        let costs = if batch.ahead {
+            &mut self.verifying.step_ahead
+        } else {
+            &mut self.verifying.step
+        };
+        costs.observe(batch.rows, step.as_secs_f64());
+        if !batch.queued {
+            let beside = (now - batch.sent).saturating_sub(compute);
+            self.verifying.rtt.observe(beside.as_secs_f64());
+        }
+    }
+
+    fn verdict(&mut self, sent: Sent, verdict: Verdict, now: Instant) {
+        let id = sent.item.sequence;
+        let sequence = self.sequences.get_mut(&id).filter(|sequence| {
+            sequence.at_target == AtTarget::Verifying && sequence.epoch == sent.item.epoch
+        });
+        // Gone or re-opened since.
+        let Some(sequence) = sequence else {
+            self.stale += 1;
+            return;
+        };
+        let asked = sequence.choice.generation.logprobs.is_some();
+        let Some(run) = run(&sent, verdict, asked) else {
+            self.misfit(id, "a verdict does not fit its proposal", now);
+            return;
+        };
+        sequence.losses = 0;
+        sequence.at_target = AtTarget::Idle;
+        sequence.idle_since = now;
+        self.commit(id, &sent, run, now);
+    }
+
+    /// Commits `run`, learns from it, and goes on.
+    pub(super) fn commit(&mut self, id: SequenceId, sent: &Sent, run: Vec<NewToken>, now: Instant) {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        let ids: Vec<_> = run.iter().map(|token| token.id).collect();
+        let delta = sequence.committed.commit(run);
+        sequence.stats.record(sent, delta.drafted());
+        self.counters
+            .record(sent.origin, sent.drafted(), delta.drafted());
+        self.counters
+            .record(sent.origin, sent.drafted(), delta.drafted());
+        self.learn(id, sent, &ids, &delta);
+        self.deliver(id, delta, now);
+    }
+}
+
+/// The tokens that `verdict` commits. `None` where it does not fit what was sent.
+fn run(sent: &Sent, verdict: Verdict, logprobs: bool) -> Option<Vec<NewToken>> {
+    let item = &sent.item;
+    let accepted = item.draft_ids.get(..verdict.accepted as usize)?;
+    if (verdict.epoch, verdict.base_len) != (item.epoch, item.base_len) {
+        return None;
+    }
+    let mut logprobs = fitting(logprobs, verdict.logprobs, accepted.len() + 1)?.into_iter();
+    let drafted = accepted.iter().map(|id| (*id, sent.origin));
+    let run = drafted.chain([(verdict.next_token, Origin::Target)]);
+    let run = run.map(|(id, origin)| NewToken {
+        id,
+        origin,
+        logprobs: logprobs.next(),
+    });
+    Some(run.collect())
+}
+
+/// The target's log-probabilities of `len` tokens; none where they were not `asked` for. `None`
+/// where they do not fit.
+pub(super) fn fitting(
+    asked: bool,
+    logprobs: Vec<TokenLogprobs>,
+    len: usize,
+) -> Option<Vec<TokenLogprobs>> {
+    if !asked {
+        return Some(Vec::new());
+    }
+    let fit = |logprobs: &TokenLogprobs| logprobs.top_ids.len() == logprobs.top_logprobs.len();
+    (logprobs.len() == len && logprobs.iter().all(fit)).then_some(logprobs)
+}
