@@ -106,6 +106,19 @@ impl Verifying {
         1 + usize::from(self.two)
     }
 
+    /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
+    pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
+        if ahead {
+            self.step_ahead.observe(rows, seconds);
+        }
+        // Without them it is no slower: else what was measured long ago would count for ever where they
+        // always draft.
+        let known = self.step.seconds(rows);
+        if !ahead || known.is_none_or(|known| seconds < known) {
+            self.step.observe(rows, seconds);
+        }
+    }
+
     fn vote(&mut self, groups: usize) {
         let vote = if groups > 1 { 1.0 } else { 0.0 };
         self.wants_two += GROUPS_WEIGHT * (vote - self.wants_two);
