@@ -60,6 +60,14 @@ impl Default for Measured {
 }
 
 impl Measured {
+    /// Takes in what became of a proposal, for the worker and for the sequence.
+    pub(super) fn observe(&mut self, round: Round, sequence: &mut Speculating) {
+        self.acceptance.observe(round);
+        let own = &mut sequence.acceptance;
+        own.get_or_insert_with(|| Acceptance::from_prior(&self.acceptance))
+            .observe(round);
+    }
+
     /// The confidence below which one more drafted token costs more time than it saves. Those that
     /// are drafted while something is verified cost none.
     fn least_confidence(&self, plan: &Plan, drafting: usize) -> f32 {
@@ -263,6 +271,14 @@ impl Scheduler {
             return;
         };
         let accepted = run.len() - 1;
+        let unverified = if sent.origin == Origin::Draft && sent.drafted() > 0 {
+            None
+        } else {
+            sequence
+                .guesses
+                .best()
+                .and_then(|guess| guess.refuted_by(run))
+        };
         let outcome = sequence.guesses.commit(run);
         if !sequence.is_coupled() {
             // What is left of a proposal was chosen by the tokens before it.
@@ -302,11 +318,8 @@ impl Scheduler {
             }
         });
         let watched = sequence.control.watched(sequence.committed.tokens());
-        for round in verified.into_iter().chain(watched) {
-            measured.acceptance.observe(round);
-            let own = &mut sequence.control.acceptance;
-            own.get_or_insert_with(|| Acceptance::from_prior(&measured.acceptance))
-                .observe(round);
+        for round in verified.into_iter().chain(watched).chain(unverified) {
+            measured.observe(round, &mut sequence.control);
         }
     }
 }
