@@ -334,3 +334,6 @@ async fn draft_work(draft: Draft) -> DoneKind {
         None => DoneKind::Abandoned,
     }
 }
+
+#[cfg(test)]
+mod tests;
