@@ -351,3 +351,6 @@ async fn draft_work(draft: Draft) -> DoneKind {
         None => DoneKind::Abandoned,
     }
 }
+
+#[cfg(test)]
+mod tests;
