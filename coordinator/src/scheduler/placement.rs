@@ -92,12 +92,16 @@ impl DraftWorker {
 }
 
 impl Scheduler {
-    pub(super) fn draft_up(&mut self, worker: WorkerId, limits: DraftLimits) {
+    /// A worker is there: who found none is the first to have a place.
+    pub(super) fn draft_up(&mut self, worker: WorkerId, limits: DraftLimits, now: Instant) {
         if worker >= self.drafts.len() {
             self.drafts.resize_with(worker + 1, DraftWorker::default);
         }
         self.unseat(worker);
         self.drafts[worker].limits = Some(limits);
+        for id in self.seatless.clone() {
+            self.take_seat(id, now);
+        }
     }
 
     /// A worker is lost. A sequence may be what brought it down, so it may not do so for ever.
