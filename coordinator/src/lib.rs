@@ -33,7 +33,7 @@ use service::server::{HealthReporter, MAX_MESSAGE_BYTES, ServingStatus};
 use service::{CancellationToken, Tasks};
 use std::sync::Arc;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::service::Routes;
 
 /// What workers say that the driver has not taken in yet; beyond it, their streams wait.
@@ -105,9 +105,16 @@ pub async fn run(
         from_links,
         admitted,
     );
+    // A task, not a part of this one: what wakes it then runs on the thread that heard from a worker.
+    // From here it would take two more switches of threads a round.
+    let (ends, ended) = oneshot::channel::<()>();
+    tasks.spawn("driver", async move {
+        driver.run().await;
+        drop(ends);
+    });
     tokio::select! {
         served = service::server::serve(listener, routes, shutdown, config.shutdown_grace()) => served,
-        () = driver.run() => Err(anyhow::anyhow!("the driver has ended")),
+        _ = ended => Err(anyhow::anyhow!("the driver has ended")),
     }
 }
 

@@ -5,16 +5,20 @@
 //! needs; [`Oracle`] is the target's model without the services, and [`RogueDraft`] a draft worker
 //! that proposes anything. [`exactness`] is the suite that users run: `cargo xtask exactness`.
 
+mod claim;
 mod client;
 mod cluster;
+pub mod coordination_bench;
 pub mod drafts;
 pub mod engine_bench;
 pub mod exactness;
 mod oracle;
 mod process;
+pub mod proxy;
 mod rogue;
 mod watch;
 
+pub use claim::Claim;
 pub use client::{Answer, Client, Prompting, chat, ids_prompt, text_prompt};
 pub use cluster::{Cluster, ClusterOptions};
 pub use oracle::Oracle;

@@ -97,6 +97,15 @@ impl Process {
         &self.url
     }
 
+    /// Its process id.
+    ///
+    /// # Errors
+    /// Where it has ended.
+    pub fn id(&self) -> Result<u32> {
+        let id = self.child.id();
+        id.with_context(|| format!("{} has ended", self.name))
+    }
+
     /// What it has logged.
     pub fn log(&self) -> String {
         read(&self.log)
@@ -115,10 +124,7 @@ impl Process {
     /// # Errors
     /// Where it has ended.
     pub async fn signal(&self, signal: &str) -> Result<()> {
-        let id = self
-            .child
-            .id()
-            .with_context(|| format!("{} has ended", self.name))?;
+        let id = self.id()?;
         let status = Command::new("kill")
             .args([format!("-{signal}"), id.to_string()])
             .status()

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 enum Task {
     /// Decode a prompt over three processes, with speculation and without, and compare.
     Demo(demo::Options),
-    /// Measure on real models.
+    /// Measure, on real models and on synthetic workers.
     #[command(subcommand)]
     Bench(bench::Command),
     /// Measure that speculation leaves the target's law and text as they are.

@@ -101,6 +101,11 @@ impl Scheduler {
             sequence.control.watch(base, guess.drafted.ids, wanted);
         } else if !sequence.take_in(base, guess) {
             self.stale += 1;
+        } else if sequence.guesses.best().is_some()
+            && let Some(seat) = &mut sequence.seat
+        {
+            // An outcome that comes after its verdict is the answer: it is not drafted twice.
+            seat.waiting = None;
         }
         if answers {
             self.sync_idle(id, now);
@@ -263,6 +268,12 @@ fn guess(sequence: &Sequence, mut proposal: Proposal, wanted: usize) -> Option<G
         return None;
     }
     let mut drafted = Drafted::new(proposal, sequence.rule())?;
+    // Outcomes after a whole proposal are a token shorter than the others.
+    let wanted = if assumed > 0 {
+        drafted.ids.len()
+    } else {
+        wanted
+    };
     drafted.put_before(outcome);
     Some(Guess {
         drafted,

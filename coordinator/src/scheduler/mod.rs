@@ -10,6 +10,7 @@ mod counters;
 mod drafts;
 mod frames;
 mod guesses;
+mod ngrams;
 mod opening;
 mod options;
 mod placement;
@@ -19,6 +20,8 @@ mod sequence;
 mod simulation;
 mod speculating;
 mod target;
+#[cfg(test)]
+mod timed;
 mod verdicts;
 #[cfg(test)]
 mod wire;
@@ -28,6 +31,7 @@ use crate::commit::{Delta, FinishReason};
 use crate::request::Choice;
 
 use frames::DraftFrames;
+use ngrams::Ngrams;
 use placement::DraftWorker;
 use proto::v1;
 use sequence::Sequence;
@@ -133,6 +137,7 @@ pub(crate) struct Scheduler {
     seatless: BTreeSet<SequenceId>,
     /// What is measured of the target.
     verifying: Verifying,
+    ngrams: Ngrams,
     frames: DraftFrames,
     actions: Vec<Action>,
     counters: Counters,
@@ -145,6 +150,7 @@ impl Scheduler {
     pub(crate) fn new(patience: Patience, options: SpecOptions) -> Self {
         Self {
             patience,
+            ngrams: Ngrams::new(options.ngram, options.ngram_history),
             options,
             sequences: BTreeMap::new(),
             target: TargetState::default(),
@@ -214,7 +220,11 @@ impl Scheduler {
         if self.sequences.is_empty() {
             self.target.restart_stall(now);
         }
-        self.sequences.insert(id, Sequence::new(choice, now));
+        let generation = &choice.generation;
+        let drafts = generation.max_draft_tokens > 0 && generation.sources.ngram;
+        let ngrams = drafts.then(|| self.ngrams.open(&generation.tenant, &generation.prompt));
+        let sequence = Sequence::new(choice, ngrams.flatten(), now);
+        self.sequences.insert(id, sequence);
     }
 
     fn cancel(&mut self, id: SequenceId) {
@@ -233,6 +243,11 @@ impl Scheduler {
     /// Delivers what was committed and goes on, or ends the sequence.
     fn deliver(&mut self, id: SequenceId, delta: Delta, now: Instant) {
         self.counters.committed += delta.tokens.len() as u64;
+        if let Some(sequence) = self.sequences.get_mut(&id)
+            && let Some(ngrams) = &mut sequence.ngrams
+        {
+            ngrams.commit(&delta.tokens, &self.ngrams);
+        }
         let finish = delta.finish.clone();
         self.actions.push(Action::Deliver(id, delta));
         match finish {
@@ -263,7 +278,13 @@ impl Scheduler {
     fn release(&mut self, id: SequenceId) -> Option<Sequence> {
         self.close_at_target(id);
         self.leave_draft(id);
-        self.sequences.remove(&id)
+        let sequence = self.sequences.remove(&id)?;
+        if let Some(ngrams) = &sequence.ngrams {
+            let prompt = sequence.committed.prompt_len();
+            self.ngrams
+                .finish(ngrams, &sequence.committed.tokens()[prompt..]);
+        }
+        Some(sequence)
     }
 
     fn ids(&self) -> Vec<SequenceId> {

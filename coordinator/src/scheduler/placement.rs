@@ -244,7 +244,8 @@ impl Scheduler {
         let mut predictions = std::mem::take(&mut self.drafts[worker].predictions);
         let worth = predictions.of(seats, now, || {
             let (worker, ahead) = (&self.drafts[worker], self.options.ahead);
-            predict(worker, &self.verifying, self.decoding(), seats, ahead)
+            let decoding = self.verifying.sequences.max(1);
+            predict(worker, &self.verifying, decoding, seats, ahead)
         });
         self.drafts[worker].predictions = predictions;
         worth

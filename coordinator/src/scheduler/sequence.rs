@@ -2,6 +2,7 @@
 
 use super::batching::Sent;
 use super::guesses::Guesses;
+use super::ngrams::SequenceNgrams;
 use super::speculating::Speculating;
 use super::{Summary, WorkerId};
 use crate::commit::{Committed, FinishReason, Origin};
@@ -141,13 +142,16 @@ pub(super) struct Sequence {
     pub(super) idle_since: Instant,
     /// What may follow the committed tokens.
     pub(super) guesses: Guesses,
+    /// Its text, indexed for drafts without a model.
+    pub(super) ngrams: Option<SequenceNgrams>,
     /// Whether and how it speculates.
     pub(super) control: Speculating,
 }
 
 impl Sequence {
-    pub(super) fn new(choice: Choice, now: Instant) -> Self {
+    pub(super) fn new(choice: Choice, ngrams: Option<SequenceNgrams>, now: Instant) -> Self {
         Self {
+            ngrams,
             committed: Committed::new(Arc::clone(&choice.generation)),
             choice,
             stats: Stats::default(),

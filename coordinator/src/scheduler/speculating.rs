@@ -4,7 +4,7 @@
 //! coordinator sees: what other coordinators add to a worker's steps is part of what a step costs us.
 
 use super::batching::Sent;
-use super::{Scheduler, Sequence, SequenceId, WorkerId};
+use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
 use proto::v1::Proposal;
 use speculation::control::{
@@ -19,6 +19,9 @@ const PROBE_TOKENS: usize = 4;
 /// The share of recent plans that want two groups from which two are formed, and below which one.
 const GROUPS_IN: f64 = 0.6;
 const GROUPS_OUT: f64 = 0.4;
+
+/// For how many rounds a plan holds.
+const PLAN_HOLDS: u32 = 8;
 
 /// No draft is asked to be surer than this.
 const MOST_CONFIDENT: f32 = 0.95;
@@ -77,6 +80,8 @@ pub(super) struct Verifying {
     pub(super) step_ahead: StepCosts,
     /// Seconds from a batch to its verdicts, beside verification.
     pub(super) rtt: Ewma,
+    /// Sequences that the target decodes at present.
+    pub(super) sequences: usize,
     /// The share of recent plans that want two groups.
     wants_two: f64,
     two: bool,
@@ -88,6 +93,7 @@ impl Default for Verifying {
             step: StepCosts::default(),
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
+            sequences: 0,
             wants_two: 0.0,
             two: false,
         }
@@ -124,6 +130,8 @@ pub(super) struct Speculating {
     /// How many drafted tokens are accepted; begins as its worker's.
     pub(super) acceptance: Option<Acceptance>,
     gate: Gate,
+    /// The latest plan, and for how many rounds it has held.
+    plan: Option<(Plan, u32)>,
     watched: Option<Watched>,
 }
 
@@ -140,6 +148,7 @@ impl Speculating {
         Self {
             acceptance: None,
             gate: Gate::default(),
+            plan: None,
             watched: None,
         }
     }
@@ -171,7 +180,7 @@ impl Speculating {
 impl Scheduler {
     /// What to ask of a sequence's draft worker; none where nothing pays.
     pub(super) fn demand(&mut self, id: SequenceId) -> Option<(WorkerId, Demand)> {
-        let decoding = self.decoding();
+        let decoding = self.verifying.sequences.max(1);
         let sequence = self.sequences.get_mut(&id)?;
         let worker = sequence.seat.as_ref()?.worker;
         let drafts = &self.drafts[worker];
@@ -193,7 +202,7 @@ impl Scheduler {
             max,
             ahead: self.options.ahead && sequence.is_coupled(),
         };
-        let plan = plan(&situation);
+        let plan = held(&mut sequence.control.plan, &situation);
         let mode = if min > 0 {
             Mode::On
         } else {
@@ -202,17 +211,12 @@ impl Scheduler {
         let stated = generation.min_confidence;
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
+        self.verifying.vote(match mode {
+            Mode::On => plan.groups,
+            Mode::Off | Mode::Probe => plan.plain_groups,
+        });
         let demand = demand(mode, &plan, min_confidence)?;
-        if mode == Mode::On {
-            self.verifying.vote(plan.groups);
-        }
         Some((worker, demand))
-    }
-
-    /// Sequences that the target decodes at present.
-    pub(super) fn decoding(&self) -> usize {
-        let open = |sequence: &&Sequence| sequence.is_decoding();
-        self.sequences.values().filter(open).count().max(1)
     }
 
     /// Learns from the times of a frame of proposals, which were drafted together.
@@ -307,6 +311,14 @@ impl Scheduler {
                 .observe(round);
         }
     }
+}
+
+/// What would pay in `situation`. What is measured changes slowly: a plan holds for some rounds.
+fn held(latest: &mut Option<(Plan, u32)>, situation: &Situation<'_>) -> Plan {
+    let held = latest.filter(|(plan, rounds)| plan.known && *rounds < PLAN_HOLDS);
+    let (plan, rounds) = held.unwrap_or_else(|| (plan(situation), 0));
+    *latest = Some((plan, rounds + 1));
+    plan
 }
 
 fn demand(mode: Mode, plan: &Plan, min_confidence: f32) -> Option<Demand> {

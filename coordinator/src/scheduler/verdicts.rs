@@ -95,6 +95,8 @@ impl Scheduler {
         sequence.stats.record(sent, delta.drafted());
         self.counters
             .record(sent.origin, sent.drafted(), delta.drafted());
+        self.counters
+            .record(sent.origin, sent.drafted(), delta.drafted());
         self.learn(id, sent, &ids, &delta);
         self.deliver(id, delta, now);
     }

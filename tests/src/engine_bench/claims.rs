@@ -1,40 +1,7 @@
 //! What the engine is held to.
 
 use super::{Figures, ModelFigures};
-use serde::Serialize;
-
-/// A figure and its bound.
-#[derive(Debug, Serialize)]
-pub struct Claim {
-    /// What is claimed.
-    pub name: String,
-    /// What was measured, as a ratio, or in bytes where the name says so.
-    pub measured: f64,
-    /// The bound, with its direction: `>= 0.75`.
-    pub required: String,
-    /// Whether the bound holds.
-    pub holds: bool,
-}
-
-impl Claim {
-    fn at_least(name: &str, measured: f64, bound: f64) -> Self {
-        Self {
-            name: name.to_owned(),
-            measured,
-            required: format!(">= {bound}"),
-            holds: measured >= bound,
-        }
-    }
-
-    fn at_most(name: &str, measured: f64, bound: f64) -> Self {
-        Self {
-            name: name.to_owned(),
-            measured,
-            required: format!("<= {bound}"),
-            holds: measured <= bound,
-        }
-    }
-}
+use crate::Claim;
 
 pub(crate) fn of(figures: &Figures) -> Vec<Claim> {
     let Figures {

@@ -11,8 +11,7 @@ mod prefix;
 mod subject;
 mod times;
 
-pub use claims::Claim;
-
+use crate::Claim;
 use anyhow::Result;
 use bandwidth::Bandwidth;
 use serde::Serialize;

@@ -101,6 +101,7 @@ async fn measure(coordinator: &str, options: &Options) -> Result<Report> {
                 speculate,
                 rule,
                 max_draft_tokens: Some(options.max_draft_tokens),
+                ..Ask::default()
             };
             if number == 1 {
                 // What is done once only must not count.

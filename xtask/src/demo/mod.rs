@@ -84,6 +84,7 @@ async fn compare(coordinator: &str, options: &Options) -> Result<Report> {
         speculate: true,
         rule: VerificationRule::Coupled,
         max_draft_tokens: options.max_draft_tokens,
+        ..Ask::default()
     };
     eprintln!("warming up");
     let short = Ask {

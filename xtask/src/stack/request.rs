@@ -5,8 +5,8 @@ use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
 use proto::v1::generate_response::Event;
 use proto::v1::generation_client::GenerationClient;
 use proto::v1::{
-    Chat, ChatMessage, Delta, Finished, GenerateRequest, Prompt, SamplingParams, Speculation,
-    SpeculationMode, StopParams, VerificationRule, prompt,
+    Chat, ChatMessage, Delta, DraftSource, Finished, GenerateRequest, Prompt, SamplingParams,
+    Speculation, SpeculationMode, StopParams, VerificationRule, prompt,
 };
 use std::io::{Write as _, stdout};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const SILENCE: Duration = Duration::from_secs(120);
 const SILENT: &str = "the coordinator is silent";
 
 /// What to ask for.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ask<'a> {
     pub(crate) prompt: &'a str,
     pub(crate) max_tokens: u32,
@@ -35,7 +35,10 @@ pub(crate) struct Ask<'a> {
     pub(crate) seed: u64,
     pub(crate) speculate: bool,
     pub(crate) rule: VerificationRule,
+    pub(crate) min_draft_tokens: Option<u32>,
     pub(crate) max_draft_tokens: Option<u32>,
+    /// Where drafts may come from; empty allows all.
+    pub(crate) sources: &'a [DraftSource],
 }
 
 /// An answer, whole.
@@ -162,7 +165,9 @@ impl Ask<'_> {
             speculation: Some(Speculation {
                 mode: mode.into(),
                 max_draft_tokens: self.max_draft_tokens.filter(|_| self.speculate),
+                min_draft_tokens: self.min_draft_tokens.filter(|_| self.speculate),
                 rule: self.rule.into(),
+                sources: self.sources.iter().map(|source| (*source).into()).collect(),
                 ..Speculation::default()
             }),
             seed: Some(self.seed),

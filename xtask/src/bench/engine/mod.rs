@@ -1,12 +1,11 @@
 //! What the engine costs: alone, through the whole service, and beside llama.cpp on the same file.
 
-mod claims;
 mod llama;
 mod service;
 
+use super::claims::Report;
 use crate::cargo;
 use anyhow::{Context as _, Result, ensure};
-use claims::Report;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

@@ -1,7 +1,7 @@
 //! Plain and speculative decoding through the three processes, and llama.cpp in between.
 
-use super::claims::Claim;
 use super::llama;
+use crate::bench::claims::Claim;
 use crate::stack::{self, Answer, Ask, Client, ratio};
 use anyhow::{Result, ensure};
 use models::{Resolved, Role};
@@ -58,6 +58,7 @@ async fn ask(client: &mut Client, speculate: bool) -> Result<Answer> {
         speculate,
         rule: VerificationRule::Coupled,
         max_draft_tokens: Some(DRAFT_TOKENS),
+        ..Ask::default()
     };
     client.generate(&ask, |_| Ok(())).await
 }

@@ -6,23 +6,23 @@ use std::fmt;
 
 /// A figure and its bound.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Claim {
-    pub(super) name: String,
-    pub(super) measured: f64,
+pub(crate) struct Claim {
+    pub(crate) name: String,
+    pub(crate) measured: f64,
     /// With its direction: `>= 1.3`.
-    pub(super) required: String,
-    pub(super) holds: bool,
+    pub(crate) required: String,
+    pub(crate) holds: bool,
 }
 
 /// All claims, and the raw figures by what they are of.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Report {
-    pub(super) claims: Vec<Claim>,
-    pub(super) figures: Map<String, Value>,
+pub(crate) struct Report {
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) figures: Map<String, Value>,
 }
 
 impl Claim {
-    pub(super) fn at_least(name: &str, measured: f64, bound: f64) -> Self {
+    pub(crate) fn at_least(name: &str, measured: f64, bound: f64) -> Self {
         Self {
             name: name.to_owned(),
             measured,
