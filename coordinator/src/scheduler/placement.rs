@@ -3,6 +3,9 @@
 //! A sequence goes where it gains most, less what those that are there lose by it, and stays: its
 //! cache there is warm. It moves when its worker is lost, or when another would give it clearly more.
 
+#[cfg(test)]
+mod tests;
+
 use super::sequence::Seat;
 use super::speculating::Measured;
 use super::worth::{Predictions, Worth, predict};
