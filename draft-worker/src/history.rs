@@ -8,7 +8,7 @@ use speculation::{TokenId, common_prefix};
 use worker::Fault;
 
 /// What is committed of one sequence, and how much of it the cache holds.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct History {
     committed: Vec<TokenId>,
     /// The cache begins with this many committed tokens.
@@ -53,21 +53,44 @@ impl History {
         if self.fed == self.committed.len() {
             self.fed += common_prefix(&self.ahead, tokens);
         }
-        self.ahead.clear();
+        if self.ahead.starts_with(tokens) {
+            self.ahead.drain(..tokens.len());
+        } else {
+            self.ahead.clear();
+        }
         self.committed.extend_from_slice(tokens);
         Ok(())
     }
 
-    /// What to feed before the next token can be drafted: at least the last committed token, after
-    /// which the model chooses. Until [`drafted`](Self::drafted) says otherwise, the cache is sure
-    /// to hold only what the feed keeps.
-    pub(crate) fn feed(&mut self) -> Feed {
-        self.fed = self.fed.min(self.committed.len() - 1);
-        self.ahead.clear();
+    /// The last committed token.
+    pub(crate) fn last(&self) -> TokenId {
+        self.committed.last().copied().unwrap_or_default()
+    }
+
+    /// What to feed before the next token after `line`, drafted tokens, can be drafted: at least the
+    /// last one, after which the model chooses. Until [`drafted`](Self::drafted) says otherwise, the
+    /// cache is sure to hold only what the feed keeps.
+    pub(crate) fn feed(&mut self, line: &[TokenId]) -> Feed {
+        let committed = self.committed.len();
+        let held = match self.fed == committed {
+            true => committed + common_prefix(&self.ahead, line),
+            false => self.fed,
+        };
+        let keep = held.min(committed + line.len() - 1);
+        self.fed = keep.min(committed);
+        self.ahead = line[..keep.saturating_sub(committed)].to_vec();
+        let due = self.committed[self.fed..].iter();
         Feed {
-            keep: self.fed,
-            tokens: self.committed[self.fed..].to_vec(),
+            keep,
+            tokens: due.chain(&line[self.ahead.len()..]).copied().collect(),
         }
+    }
+
+    /// The cache is another one from now on, that of a fork: it is sure to hold the first `length`
+    /// committed tokens.
+    pub(crate) fn switched(&mut self, length: usize) {
+        self.fed = length;
+        self.ahead.clear();
     }
 
     /// What to feed so that only the last committed token is due; `None` where nothing else is.
@@ -84,7 +107,7 @@ impl History {
         self.fed = length;
     }
 
-    /// All committed tokens were fed, and `proposal` was drafted after them.
+    /// All committed tokens were fed, and `proposal` follows them: all of it but its last token was fed.
     pub(crate) fn drafted(&mut self, proposal: &[TokenId]) {
         self.fed = self.committed.len();
         self.ahead.clear();
@@ -101,14 +124,14 @@ mod tests {
 
     fn drafted(proposal: &[TokenId]) -> History {
         let mut history = History::new(vec![1, 2, 3]);
-        history.feed();
+        history.feed(&[]);
         history.drafted(proposal);
         history
     }
 
     fn feed_of(mut history: History, new: &[TokenId]) -> (usize, Vec<TokenId>) {
         history.commit(3, new).expect("in step");
-        let feed = history.feed();
+        let feed = history.feed(&[]);
         (feed.keep, feed.tokens)
     }
 
@@ -137,8 +160,55 @@ mod tests {
         history.commit(3, &[9]).expect("in step");
         // The cache still holds 4 and 5, at the places of other tokens now.
         history.commit(4, &[4, 5]).expect("in step");
-        let feed = history.feed();
+        let feed = history.feed(&[]);
         assert_eq!((feed.keep, feed.tokens), (3, vec![9, 4, 5]));
+    }
+
+    #[test]
+    fn what_is_left_of_a_line_is_kept_when_it_is_gone_on_with() {
+        // The cache holds 4, 5 and 6 after 1, 2 and 3.
+        let feed = |new: &[TokenId], rest: &[TokenId]| {
+            let mut history = drafted(&[4, 5, 6, 7]);
+            history.commit(3, new).expect("in step");
+            let feed = history.feed(rest);
+            (feed.keep, feed.tokens)
+        };
+        assert_eq!(feed(&[4], &[5, 6, 7]), (6, vec![7]));
+        assert_eq!(feed(&[4], &[5, 6]), (5, vec![6]));
+        assert_eq!(feed(&[4], &[5, 9]), (5, vec![9]));
+        assert_eq!(feed(&[4, 5, 6], &[7]), (6, vec![7]));
+        assert_eq!(feed(&[4, 5, 6, 7], &[]), (6, vec![7]));
+        assert_eq!(feed(&[4, 9], &[5]), (4, vec![9, 5]));
+    }
+
+    #[test]
+    fn a_line_that_was_not_gone_on_with_leaves_only_what_its_feed_kept() {
+        let mut history = drafted(&[4, 5, 6]);
+        history.commit(3, &[4]).expect("in step");
+        assert_eq!(history.feed(&[5, 6]).keep, 5);
+        history.commit(4, &[5, 6, 8]).expect("in step");
+        let feed = history.feed(&[]);
+        assert_eq!((feed.keep, feed.tokens), (5, vec![6, 8]));
+    }
+
+    #[test]
+    fn a_fork_holds_what_it_began_with() {
+        let mut history = drafted(&[4, 5, 6]);
+        history.commit(3, &[4, 9]).expect("in step");
+        history.switched(4);
+        let mut other = history.clone();
+        assert_eq!(
+            history.feed(&[]),
+            Feed {
+                keep: 4,
+                tokens: vec![9]
+            }
+        );
+        // It fed the 9, and of what it drafted all but the last.
+        other.drafted(&[10, 11]);
+        other.commit(5, &[10, 11, 12]).expect("in step");
+        let feed = other.feed(&[]);
+        assert_eq!((feed.keep, feed.tokens), (6, vec![11, 12]));
     }
 
     #[test]
@@ -147,7 +217,7 @@ mod tests {
         history.commit(3, &[4]).expect("in step");
         history.commit(4, &[7]).expect("in step");
         history.commit(5, &[8]).expect("in step");
-        let feed = history.feed();
+        let feed = history.feed(&[]);
         assert_eq!((feed.keep, feed.tokens), (4, vec![7, 8]));
     }
 
@@ -155,10 +225,10 @@ mod tests {
     fn an_abandoned_draft_leaves_only_what_its_feed_kept() {
         let mut history = drafted(&[4, 5, 6]);
         history.commit(3, &[4, 9]).expect("in step");
-        assert_eq!(history.feed().keep, 4);
+        assert_eq!(history.feed(&[]).keep, 4);
         // The draft after this feed is dropped: nothing says how far the engine came.
         history.commit(5, &[10]).expect("in step");
-        let feed = history.feed();
+        let feed = history.feed(&[]);
         assert_eq!((feed.keep, feed.tokens), (4, vec![9, 10]));
     }
 

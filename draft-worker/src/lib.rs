@@ -2,14 +2,18 @@
 //!
 //! [`run`] loads the model and serves `specdec.v1.Draft`. `grpc` answers the calls; `stream` is a
 //! Propose stream from its first command to its last; `history` keeps what one sequence's cache
-//! holds of its committed tokens; `proposer` draws tokens. Knows nothing of clients, and nothing of the target's model.
+//! holds of its committed tokens; `proposer` draws tokens; `outcomes` are what is drafted ahead while the target
+//! verifies. Knows nothing of clients, and nothing of the target's model.
 
 mod config;
 mod grpc;
 mod history;
+mod line;
+mod outcomes;
 mod proposer;
 mod sequence;
 mod stream;
+mod wish;
 
 pub use config::Config;
 

@@ -1,13 +1,17 @@
 //! One sequence at the draft worker: what is committed, what is wanted, and what runs.
 //!
 //! Plain state: the stream's task owns it, so every command is checked and recorded at once. Only
-//! the engine's sequence is shared with the work that runs, which reports back to here. A newer
-//! commit abandons a draft that runs for an older one: its proposal would come too late.
+//! the engine's sequences are shared with the work that runs, which reports back to here. A newer
+//! commit abandons a draft that runs for an older one: its proposal would come too late. It abandons the outcomes
+//! that did not come about as well; the one that did becomes the sequence, and goes on where it still runs.
 
 use crate::history::{Feed, History};
+use crate::line::Line;
+use crate::outcomes::{Foreseen, Ground, Outcome, Outcomes};
 use crate::proposer::{Drafted, Drawing, Proposer};
+use crate::wish::Wish;
 use engine::{EngineError, Reader, Row, Sequence};
-use proto::v1::DraftCommit;
+use proto::v1::{DraftCommit, DraftLaws};
 use service::CancellationToken;
 use speculation::TokenId;
 use std::sync::Arc;
@@ -15,39 +19,83 @@ use tokio::sync::Mutex;
 use tokio_util::sync::DropGuard;
 use worker::{Fault, Limits, Opening, Served};
 
+/// A sequence in the engine, once it is opened there.
+pub(crate) type Slot = Arc<Mutex<Option<Sequence>>>;
+
 /// One sequence at the draft worker.
 #[derive(Debug)]
 pub(crate) struct Drafting {
     history: History,
     drawing: Drawing,
-    /// None until the sequence is opened there.
-    engine: Arc<Mutex<Option<Sequence>>>,
+    engine: Slot,
     /// True until the opened tokens are prefilled: no commit abandons that.
     prefilling: bool,
-    /// Tokens that the latest commit asks for, until work on them starts.
-    wanted: u32,
-    /// Abandons the draft that runs.
-    running: Option<DropGuard>,
+    /// What the latest commit asks for.
+    wish: Wish,
+    due: Due,
+    running: Option<Running>,
+    /// What was proposed after the committed tokens.
+    line: Line,
+    /// What may come of that.
+    outcomes: Outcomes,
+    /// Of the next draft.
+    next_id: u64,
+}
+
+/// What is to be started on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    /// A proposal.
+    Draft,
+    /// The outcomes of the line.
+    Outcomes,
+}
+
+/// The draft that runs.
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    /// Dropped, it abandons the draft.
+    _guard: DropGuard,
+    /// Where the draft was begun for an outcome: what to go back to should it fail.
+    before: Option<(Slot, History)>,
 }
 
 /// What to do for a sequence.
 pub(crate) enum Next {
     /// Nothing is wanted, or it has to wait for the prefill.
     Nothing,
-    /// A proposal is wanted and there is no room for one in the context.
-    NoRoom,
+    /// Say what there is to propose: it is drafted, or there is no room for more. Then follow its
+    /// outcomes.
+    Propose(Line),
+    /// Follow the outcomes of what was proposed.
+    Follow,
     /// Draft.
     Draft(Draft),
 }
 
-/// A proposal to be drafted.
+/// What a draft that ended is good for.
+pub(crate) enum Settled {
+    /// Nothing.
+    Nothing,
+    /// A proposal after the committed tokens.
+    Proposal(Line, Option<DraftLaws>),
+    /// A proposal after an outcome.
+    Foreseen(Foreseen),
+    /// An outcome that came about could not be drafted: to be drafted anew.
+    Again,
+}
+
+/// Tokens to be drafted.
 pub(crate) struct Draft {
-    /// The committed tokens that it follows.
-    pub(crate) base_len: u32,
+    pub(crate) id: u64,
     count: usize,
     feed: Feed,
-    drawing: Drawing,
-    engine: Arc<Mutex<Option<Sequence>>>,
+    proposer: Proposer,
+    engine: Slot,
+    /// True where it is not known yet to be of use.
+    is_outcome: bool,
     abandoned: CancellationToken,
 }
 
@@ -55,15 +103,15 @@ pub(crate) struct Draft {
 pub(crate) struct Prefill {
     opening: Opening,
     feed: Option<Feed>,
-    engine: Arc<Mutex<Option<Sequence>>>,
+    engine: Slot,
 }
 
-/// Reads nothing: for calls that only prefill.
+/// Reads nothing.
 #[derive(Debug)]
 struct Nothing;
 
 impl Drafting {
-    /// A sequence as `opening` wants it, and the prefill that it begins with.
+    /// A sequence and the work that opens it.
     pub(crate) fn new(mut opening: Opening) -> (Self, Prefill) {
         let drafting = Self {
             history: History::new(std::mem::take(&mut opening.tokens)),
@@ -74,8 +122,12 @@ impl Drafting {
             },
             engine: Arc::default(),
             prefilling: true,
-            wanted: 0,
+            wish: Wish::default(),
+            due: Due::Nothing,
             running: None,
+            line: Line::default(),
+            outcomes: Outcomes::default(),
+            next_id: 0,
         };
         let prefill = Prefill {
             opening,
@@ -106,10 +158,45 @@ impl Drafting {
                 "token_ids make {length} tokens, over the context of {context}"
             )));
         }
+        self.wish = Wish::parse(commit, self.drawing.rule, limits)?;
         self.history.commit(commit.base_len, tokens)?;
-        self.wanted = commit.want;
         self.running = None;
+        let line = std::mem::take(&mut self.line);
+        let outcome = std::mem::take(&mut self.outcomes).take(tokens);
+        if self.wish.want == 0 {
+            self.due = Due::Nothing;
+            return Ok(());
+        }
+        self.due = Due::Draft;
+        match outcome {
+            Some(outcome) => self.go_on_with(outcome),
+            // Whoever does not ask for more than proposals gets each of them drafted.
+            None if self.wish.ahead.is_some() => self.line = line.after(tokens),
+            None => {}
+        }
         Ok(())
+    }
+
+    /// Makes the outcome that came about the sequence.
+    fn go_on_with(&mut self, outcome: Outcome) {
+        let before = (self.engine.clone(), self.history.clone());
+        self.history.switched(outcome.keep());
+        self.engine = outcome.slot;
+        match outcome.line {
+            Some(line) => {
+                self.history.drafted(&line.ids);
+                self.line = line;
+                self.due = Due::Outcomes;
+            }
+            None => {
+                self.due = Due::Nothing;
+                self.running = Some(Running {
+                    id: outcome.id,
+                    _guard: outcome.guard,
+                    before: Some(before),
+                });
+            }
+        }
     }
 
     /// The opened tokens, of which there were `opened`, are prefilled.
@@ -120,36 +207,134 @@ impl Drafting {
 
     /// Starts on what is wanted. `closed` ends the work together with the sequence.
     pub(crate) fn next(&mut self, limits: &Limits, closed: &CancellationToken) -> Next {
-        if self.prefilling || self.wanted == 0 {
+        if self.prefilling {
             return Next::Nothing;
         }
-        let wanted = std::mem::take(&mut self.wanted) as usize;
-        let room = limits.context_length.saturating_sub(self.history.len());
-        let count = wanted.min(limits.max_draft_tokens).min(room);
-        if count == 0 {
-            return Next::NoRoom;
+        match std::mem::replace(&mut self.due, Due::Nothing) {
+            Due::Nothing => Next::Nothing,
+            Due::Outcomes => Next::Follow,
+            Due::Draft => self.draft(limits, closed),
         }
-        let abandoned = closed.child_token();
-        self.running = Some(abandoned.clone().drop_guard());
+    }
+
+    /// Drafts what the line lacks of what is wanted.
+    fn draft(&mut self, limits: &Limits, closed: &CancellationToken) -> Next {
+        let room = limits.context_length.saturating_sub(self.history.len());
+        self.line.truncate(self.wish.want.min(room));
+        let ends = &self.drawing.adjustments.options().end_tokens;
+        let is_over = self.line.ids.last().is_some_and(|last| ends.contains(last));
+        let count = self.wish.want.min(room) - self.line.len();
+        if count == 0 || is_over {
+            return Next::Propose(self.line.clone());
+        }
+        let (id, abandoned) = self.start(closed);
+        self.running = Some(Running {
+            id,
+            _guard: abandoned.clone().drop_guard(),
+            before: None,
+        });
+        let line = std::mem::take(&mut self.line);
         Next::Draft(Draft {
-            base_len: self.base_len(),
+            id,
             count,
-            feed: self.history.feed(),
-            drawing: self.drawing.clone(),
+            feed: self.history.feed(&line.ids),
+            proposer: self.proposer(line),
             engine: self.engine.clone(),
+            is_outcome: false,
             abandoned,
         })
     }
 
-    /// Records a proposal after `base_len` tokens. False where newer tokens are committed: the
-    /// proposal is of no use then.
-    pub(crate) fn drafted(&mut self, base_len: u32, proposal: &[TokenId]) -> bool {
-        if base_len != self.base_len() {
-            return false;
+    /// Has forks of the sequence draft on after each outcome of the line that is to be followed.
+    pub(crate) fn follow(&mut self, limits: &Limits, closed: &CancellationToken) -> Vec<Draft> {
+        let Some(ahead) = self.wish.ahead else {
+            return Vec::new();
+        };
+        let adjustments = Arc::clone(&self.drawing.adjustments);
+        let ground = Ground {
+            line: &self.line,
+            base: self.history.len(),
+            last: self.history.last(),
+            context: limits.context_length,
+            ends: &adjustments.options().end_tokens,
+        };
+        let starts = ground.starts(ahead);
+        let engine = self.engine.clone();
+        // Nothing else works at the sequence: its draft is done.
+        let Ok(mut engine) = engine.try_lock() else {
+            return Vec::new();
+        };
+        let Some(sequence) = engine.as_mut() else {
+            return Vec::new();
+        };
+        sequence.promote();
+        let mut drafts = Vec::new();
+        for start in starts {
+            // Where the engine takes no more forks the less likely outcomes are left out.
+            let Ok(fork) = sequence.fork(start.keep) else {
+                break;
+            };
+            let slot = Arc::new(Mutex::new(Some(fork)));
+            let (id, abandoned) = self.start(closed);
+            drafts.push(Draft {
+                id,
+                count: start.count,
+                feed: Feed {
+                    keep: start.keep,
+                    tokens: vec![start.feed],
+                },
+                proposer: self.proposer(Line::default()).after(start.pick.clone()),
+                engine: slot.clone(),
+                is_outcome: true,
+                abandoned: abandoned.clone(),
+            });
+            let outcome = Outcome::new(id, start, slot, abandoned.drop_guard());
+            self.outcomes.push(outcome);
         }
-        self.history.drafted(proposal);
-        self.running = None;
-        true
+        drafts
+    }
+
+    /// A draft's number, and what abandons it.
+    fn start(&mut self, closed: &CancellationToken) -> (u64, CancellationToken) {
+        self.next_id += 1;
+        (self.next_id, closed.child_token())
+    }
+
+    fn proposer(&self, line: Line) -> Proposer {
+        let base = u64::from(self.base_len());
+        Proposer::new(self.drawing.clone(), &self.wish, base, line)
+    }
+
+    /// Records what a draft came to.
+    ///
+    /// # Errors
+    /// The draft's, where the sequence cannot go on.
+    pub(crate) fn settle(
+        &mut self,
+        id: u64,
+        result: Result<Drafted, Fault>,
+    ) -> Result<Settled, Fault> {
+        let Some(running) = self.running.take_if(|running| running.id == id) else {
+            let foreseen = self.outcomes.settle(id, result);
+            return Ok(foreseen.map_or(Settled::Nothing, Settled::Foreseen));
+        };
+        match (result, running.before) {
+            (Ok(Drafted { line, laws }), before) => {
+                // An outcome may end with its first token, which then was not fed.
+                if line.len() > 0 || before.is_none() {
+                    self.history.drafted(&line.ids);
+                }
+                self.line = line.clone();
+                Ok(Settled::Proposal(line, laws))
+            }
+            (Err(fault), Some((engine, history))) => {
+                tracing::debug!(%fault, "an outcome is drafted anew");
+                (self.engine, self.history) = (engine, history);
+                self.due = Due::Draft;
+                Ok(Settled::Again)
+            }
+            (Err(fault), None) => Err(fault),
+        }
     }
 }
 
@@ -172,17 +357,21 @@ impl Reader for Nothing {
 }
 
 impl Draft {
-    /// Drafts the proposal; `None` where it is abandoned.
+    /// Drafts; `None` where it is abandoned.
     pub(crate) async fn run(self) -> Option<Result<Drafted, Fault>> {
         let Feed { keep, tokens } = self.feed;
-        let proposer = Proposer::new(self.drawing, u64::from(self.base_len));
         // The lock waits until an abandoned draft has let go.
         let draft = async {
             let mut engine = self.engine.lock().await;
             let sequence = engine
                 .as_mut()
                 .ok_or_else(|| Fault::desync("the sequence is not open"))?;
-            Ok(sequence.decode(keep, tokens, self.count, proposer).await?)
+            if !self.is_outcome {
+                sequence.promote();
+            }
+            Ok(sequence
+                .decode(keep, tokens, self.count, self.proposer)
+                .await?)
         };
         let result = self.abandoned.run_until_cancelled(draft).await?;
         Some(result.map(Proposer::finish))

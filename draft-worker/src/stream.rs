@@ -4,8 +4,9 @@
 //! answers. Work on different sequences runs side by side. When the task ends, for whatever
 //! reason, everything of the stream goes with it.
 
+use crate::line::Line;
 use crate::proposer::Drafted;
-use crate::sequence::{Draft, Drafting, Next, Prefill};
+use crate::sequence::{Draft, Drafting, Next, Prefill, Settled};
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{FuturesUnordered, Stream, StreamExt as _};
 use proto::v1::{DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal};
@@ -28,13 +29,18 @@ pub(crate) async fn serve(
     let mut active = stream.served.engine.watch_active();
     let mut sending = true;
     while !stream.is_over(sending) {
+        let mut hold = None;
         tokio::select! {
             // Finished work first: what it frees is free for the next command.
             biased;
             () = events.closed() => return,
             Some(done) = stream.work.next() => stream.settle(done),
             command = commands.next(), if sending => match command {
-                Some(Ok(command)) => stream.take(command),
+                Some(Ok(command)) => {
+                    // Until its work is with the engine and what it abandons is gone from there.
+                    hold = Some(stream.served.engine.hold());
+                    stream.take(command);
+                }
                 Some(Err(status)) => {
                     tracing::debug!(%status, "propose stream broke");
                     return;
@@ -46,6 +52,7 @@ pub(crate) async fn serve(
             Ok(()) = active.changed() => {}
         }
         stream.settle_ready();
+        drop(hold);
         if let Some(event) = stream.answers() {
             // Waits while the coordinator does not read; then its commands are not taken either.
             if events.send(Ok(event)).await.is_err() {
@@ -71,14 +78,14 @@ struct ProposeStream {
 struct Done {
     sequence: u64,
     epoch: u32,
-    /// The committed tokens when it began.
-    base_len: u32,
     kind: DoneKind,
 }
 
 enum DoneKind {
-    Prefilled(Result<(), Fault>),
-    Drafted(Result<Drafted, Fault>, Duration),
+    /// So many tokens.
+    Prefilled(u32, Result<(), Fault>),
+    /// By the draft's number.
+    Drafted(u64, Result<Drafted, Fault>, Duration),
     /// The sequence was closed, or newer tokens were committed.
     Abandoned,
 }
@@ -148,8 +155,8 @@ impl ProposeStream {
         let (drafting, prefill) = Drafting::new(opening);
         let base_len = drafting.base_len();
         let live = self.sequences.insert(sequence, epoch, drafting);
-        let work = prefill_work(prefill, self.served.clone(), live.closed());
-        self.start(sequence, epoch, base_len, work);
+        let work = prefill_work(prefill, base_len, self.served.clone(), live.closed());
+        self.start(sequence, epoch, work);
         Ok(())
     }
 
@@ -160,7 +167,7 @@ impl ProposeStream {
         }
     }
 
-    /// Starts on the proposal that a sequence's latest commit wants, if any.
+    /// Starts on what a sequence's latest commit wants, if anything.
     fn start_draft(&mut self, sequence: u64, epoch: u32) {
         let Some(live) = self.sequences.get(sequence, epoch) else {
             return;
@@ -168,18 +175,25 @@ impl ProposeStream {
         let closed = live.closed();
         match live.state.next(&self.served.limits, &closed) {
             Next::Nothing => {}
-            Next::NoRoom => self.answers.proposals.push(Proposal {
-                sequence,
-                epoch,
-                base_len: live.state.base_len(),
-                draft_ids: Vec::new(),
-                compute_us: 0,
-                laws: None,
-                ..Proposal::default()
-            }),
-            Next::Draft(draft) => {
-                self.start(sequence, epoch, draft.base_len, draft_work(draft));
+            Next::Follow => self.follow(sequence, epoch),
+            Next::Propose(line) => {
+                let base_len = live.state.base_len();
+                let proposal = proposal((sequence, epoch), base_len, line, Duration::ZERO);
+                self.answers.proposals.push(proposal);
+                self.follow(sequence, epoch);
             }
+            Next::Draft(draft) => self.start(sequence, epoch, draft_work(draft)),
+        }
+    }
+
+    /// Starts on the outcomes of what was proposed.
+    fn follow(&mut self, sequence: u64, epoch: u32) {
+        let Some(live) = self.sequences.get(sequence, epoch) else {
+            return;
+        };
+        let closed = live.closed();
+        for draft in live.state.follow(&self.served.limits, &closed) {
+            self.start(sequence, epoch, draft_work(draft));
         }
     }
 
@@ -187,13 +201,11 @@ impl ProposeStream {
         &mut self,
         sequence: u64,
         epoch: u32,
-        base_len: u32,
         work: impl Future<Output = DoneKind> + Send + 'static,
     ) {
         let done = work.map(move |kind| Done {
             sequence,
             epoch,
-            base_len,
             kind,
         });
         self.work.push(done.boxed());
@@ -203,24 +215,19 @@ impl ProposeStream {
         let Done {
             sequence,
             epoch,
-            base_len,
             kind,
         } = done;
-        match kind {
-            DoneKind::Abandoned => {}
-            DoneKind::Prefilled(Ok(())) => self.prefilled(sequence, epoch, base_len),
-            DoneKind::Drafted(Ok(drafted), took) => self.drafted(Proposal {
-                sequence,
-                epoch,
-                base_len,
-                draft_ids: drafted.ids,
-                laws: drafted.laws,
-                compute_us: u32::try_from(took.as_micros()).unwrap_or(u32::MAX),
-                ..Proposal::default()
-            }),
-            DoneKind::Prefilled(Err(error)) | DoneKind::Drafted(Err(error), _) => {
-                self.fail(sequence, epoch, error);
+        let settled = match kind {
+            DoneKind::Abandoned => Ok(()),
+            DoneKind::Prefilled(base_len, Ok(())) => {
+                self.prefilled(sequence, epoch, base_len);
+                Ok(())
             }
+            DoneKind::Prefilled(_, Err(fault)) => Err(fault),
+            DoneKind::Drafted(id, result, took) => self.drafted(sequence, epoch, id, result, took),
+        };
+        if let Err(fault) = settled {
+            self.fail(sequence, epoch, fault);
         }
     }
 
@@ -246,15 +253,35 @@ impl ProposeStream {
         self.start_draft(sequence, epoch);
     }
 
-    fn drafted(&mut self, proposal: Proposal) {
-        let live = self.sequences.get(proposal.sequence, proposal.epoch);
-        let is_of_use = live.is_some_and(|live| {
-            let drafting = &mut live.state;
-            drafting.drafted(proposal.base_len, &proposal.draft_ids)
-        });
-        if is_of_use {
-            self.answers.proposals.push(proposal);
+    fn drafted(
+        &mut self,
+        sequence: u64,
+        epoch: u32,
+        id: u64,
+        result: Result<Drafted, Fault>,
+        took: Duration,
+    ) -> Result<(), Fault> {
+        let Some(live) = self.sequences.get(sequence, epoch) else {
+            return Ok(());
+        };
+        let settled = live.state.settle(id, result)?;
+        let base_len = live.state.base_len();
+        let proposal = |line| proposal((sequence, epoch), base_len, line, took);
+        match settled {
+            Settled::Nothing => {}
+            Settled::Again => self.start_draft(sequence, epoch),
+            Settled::Proposal(line, laws) => {
+                let proposal = proposal(line);
+                self.answers.proposals.push(Proposal { laws, ..proposal });
+                self.follow(sequence, epoch);
+            }
+            Settled::Foreseen(outcome) => self.answers.proposals.push(Proposal {
+                assumed: outcome.assumed,
+                rank: u32::try_from(outcome.rank).unwrap_or(u32::MAX),
+                ..proposal(outcome.line)
+            }),
         }
+        Ok(())
     }
 
     /// Closes a sequence because of `fault`.
@@ -275,17 +302,35 @@ impl ProposeStream {
     }
 }
 
-async fn prefill_work(prefill: Prefill, served: Served, closed: CancellationToken) -> DoneKind {
+/// A proposal of `line` after `base_len` committed tokens.
+fn proposal((sequence, epoch): (u64, u32), base_len: u32, line: Line, took: Duration) -> Proposal {
+    Proposal {
+        sequence,
+        epoch,
+        base_len,
+        draft_ids: line.ids,
+        confidences: line.confidences.into(),
+        compute_us: u32::try_from(took.as_micros()).unwrap_or(u32::MAX),
+        ..Proposal::default()
+    }
+}
+
+async fn prefill_work(
+    prefill: Prefill,
+    base_len: u32,
+    served: Served,
+    closed: CancellationToken,
+) -> DoneKind {
     match closed.run_until_cancelled(prefill.run(&served)).await {
-        Some(result) => DoneKind::Prefilled(result),
+        Some(result) => DoneKind::Prefilled(base_len, result),
         None => DoneKind::Abandoned,
     }
 }
 
 async fn draft_work(draft: Draft) -> DoneKind {
-    let begun = Instant::now();
+    let (id, begun) = (draft.id, Instant::now());
     match draft.run().await {
-        Some(result) => DoneKind::Drafted(result, begun.elapsed()),
+        Some(result) => DoneKind::Drafted(id, result, begun.elapsed()),
         None => DoneKind::Abandoned,
     }
 }

@@ -162,6 +162,20 @@ impl Constraint for Session {
             Ok(())
         });
     }
+
+    /// The two share the lexer's automaton, as all copies of a parser do: it only grows.
+    fn fork(&self) -> Option<Box<dyn Constraint>> {
+        let parsers = guarded(|| Ok((self.start.clone(), self.parser.clone())));
+        let (start, parser) = parsers.ok()?;
+        Some(Box::new(Self {
+            shared: Arc::clone(&self.shared),
+            start,
+            parser,
+            tokens: self.tokens.clone(),
+            ended: self.ended,
+            stale: self.stale,
+        }))
+    }
 }
 
 impl fmt::Debug for Session {

@@ -2,6 +2,7 @@
 
 use crate::logits::{BLOCK, Logits, count_within};
 use crate::noise::{GROUPS, LANES, MAX_GUMBEL, PositionNoise, gumbel_of_word, largest, least_word};
+use crate::podium::{Best, FirstTwo, Podium};
 use crate::scores::Scores;
 use crate::{NoiseKey, Sampling, TokenId};
 
@@ -60,42 +61,96 @@ impl Sampler {
         }
         let options = self.sampling.options();
         let scores = Scores::new(&logits, options.temperature);
-        let mut race = Race::new(&scores, PositionNoise::new(self.key, position));
+        let noise = PositionNoise::new(self.key, position);
+        let mut race = Race::new(&scores, noise, FirstTwo::default());
         match scores.kept(options) {
             Some(kept) => race.enter_some(&kept),
             None => race.enter_all(),
         }
-        race.finish()
+        race.podium.choice()
+    }
+
+    /// The `count` ids that [`choose`](Self::choose) would take at `position`, each if those before
+    /// it were impossible: the first is its choice. Fewer where fewer are possible, but at least
+    /// one where `count` is not 0.
+    ///
+    /// Where the request's truncation leaves fewer, the best of what it drops follow: another law of the
+    /// same text, for example a target's, may well leave those.
+    pub fn candidates(&self, logits: &[f32], position: u64, count: usize) -> Vec<TokenId> {
+        let logits = Logits::new(logits);
+        if logits.argmax().is_none() {
+            return vec![0; count.min(1)];
+        }
+        if self.sampling.is_greedy() {
+            return logits.largest(count);
+        }
+        let options = self.sampling.options();
+        let scores = Scores::new(&logits, options.temperature);
+        let noise = PositionNoise::new(self.key, position);
+        let mut ids = Vec::new();
+        if let Some(kept) = scores.kept(options) {
+            let mut race = Race::new(&scores, noise, Best::new(count));
+            race.enter_some(&kept);
+            ids = race.podium.ids();
+        }
+        if ids.len() < count {
+            let mut race = Race::new(&scores, noise, Best::new(count));
+            race.enter_all();
+            let missing = count - ids.len();
+            let rest = race.podium.ids().into_iter();
+            let rest: Vec<_> = rest.filter(|id| !ids.contains(id)).take(missing).collect();
+            ids.extend(rest);
+        }
+        ids
+    }
+
+    /// The probability of `token` under the law that `logits` make. At temperature 0, where that is
+    /// certainty, the probability at temperature 1.
+    pub fn confidence(&self, logits: &[f32], token: TokenId) -> f64 {
+        let logits = Logits::new(logits);
+        if logits.argmax().is_none() {
+            return f64::from(u8::from(token == 0));
+        }
+        if self.sampling.is_greedy() {
+            let scores = Scores::new(&logits, 1.0);
+            return scores.weight(token) / scores.total();
+        }
+        let options = self.sampling.options();
+        let scores = Scores::new(&logits, options.temperature);
+        match scores.kept(options) {
+            None => scores.weight(token) / scores.total(),
+            Some(kept) if kept.contains(&token) => {
+                let total: f64 = kept.iter().map(|id| scores.weight(*id)).sum();
+                scores.weight(token) / total
+            }
+            Some(_) => 0.0,
+        }
     }
 }
 
-/// The best two perturbed scores so far.
+/// Perturbed scores, the noise of all ids added to theirs, as far as they can matter.
 ///
 /// Normalising a law adds the same to every log-probability, which moves neither the argmax nor the
 /// margin: scores serve as log-probabilities.
-struct Race<'a> {
+struct Race<'a, P> {
     scores: &'a Scores<'a>,
     noise: PositionNoise,
-    winner: TokenId,
-    best: f64,
-    second: f64,
+    podium: P,
 }
 
-impl<'a> Race<'a> {
-    fn new(scores: &'a Scores<'a>, noise: PositionNoise) -> Self {
+impl<'a, P: Podium> Race<'a, P> {
+    fn new(scores: &'a Scores<'a>, noise: PositionNoise, podium: P) -> Self {
         Self {
             scores,
             noise,
-            winner: 0,
-            best: f64::NEG_INFINITY,
-            second: f64::NEG_INFINITY,
+            podium,
         }
     }
 
     /// Enters every id, each once.
     fn enter_all(&mut self) {
         let logits = self.scores.logits();
-        // The favourites first: with them in, few of the rest can come second, and so few of the
+        // The favourites first: with them in, few of the rest can reach the bar, and so few of the
         // rest need noise.
         let favourite = logits.reached_by(FAVOURITES);
         self.enter_some(&logits.at_least(favourite).collect::<Vec<_>>());
@@ -106,13 +161,14 @@ impl<'a> Race<'a> {
 
     /// Enters those ids of a block whose logit is below `favourite`; none exceeds `peak`.
     fn enter_block(&mut self, first: TokenId, peak: f32, block: &[f32], favourite: f32) {
-        // No noise lifts an id further than MAX_GUMBEL, so those below this come third at best.
-        let cutoff = self.scores.cutoff(self.second - MAX_GUMBEL);
+        // No noise lifts an id further than MAX_GUMBEL, so those below this stay below the bar.
+        let bar = self.podium.bar();
+        let cutoff = self.scores.cutoff(bar - MAX_GUMBEL);
         let Some(score) = self.scores.of_logit(peak).filter(|_| peak >= cutoff) else {
             return;
         };
         let field = cutoff..favourite;
-        let least = least_word(self.second - score);
+        let least = least_word(bar - score);
         if count_within(block, cutoff, favourite) <= FEW {
             for (id, value) in (first..).zip(block) {
                 if field.contains(value) {
@@ -142,7 +198,7 @@ impl<'a> Race<'a> {
     fn enter_some(&mut self, ids: &[TokenId]) {
         for run in ids.chunks(RUN) {
             let scores = run.iter().filter_map(|id| self.scores.of(*id));
-            let Some(needed) = scores.reduce(f64::max).map(|best| self.second - best) else {
+            let Some(needed) = scores.reduce(f64::max).map(|best| self.podium.bar() - best) else {
                 continue;
             };
             if needed > MAX_GUMBEL {
@@ -156,7 +212,7 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// Enters an id by its logit and its random word, of which all below `least` come third at best.
+    /// Enters an id by its logit and its random word, of which all below `least` stay below the bar.
     fn enter_word(&mut self, id: TokenId, logit: f32, word: u32, least: u32) {
         if word < least {
             return;
@@ -164,21 +220,7 @@ impl<'a> Race<'a> {
         let Some(score) = self.scores.of_logit(logit) else {
             return;
         };
-        let perturbed = score + gumbel_of_word(word);
-        if perturbed > self.best || (perturbed == self.best && id < self.winner) {
-            self.second = self.best;
-            self.best = perturbed;
-            self.winner = id;
-        } else if perturbed > self.second {
-            self.second = perturbed;
-        }
-    }
-
-    fn finish(self) -> Choice {
-        Choice {
-            token: self.winner,
-            margin: (self.best - self.second) as f32,
-        }
+        self.podium.take(score + gumbel_of_word(word), id);
     }
 }
 

@@ -15,6 +15,7 @@ mod logits;
 mod logprobs;
 pub mod ngram;
 mod noise;
+mod podium;
 mod prefix;
 mod ratio;
 mod row_law;

@@ -18,6 +18,11 @@ pub trait Constraint: Debug + Send {
 
     /// Takes back the last `count` tokens.
     fn pop(&mut self, count: usize);
+
+    /// Another of its own that has taken the same tokens; none where there can be no second one.
+    fn fork(&self) -> Option<Box<dyn Constraint>> {
+        None
+    }
 }
 
 /// What a request demands could not be evaluated, or leaves no token.
@@ -88,6 +93,23 @@ impl Prefix {
             constraint.pop(self.constrained - output);
             self.constrained = output;
         }
+    }
+
+    /// A prefix of its own of the first `len` tokens, at most as many as there are; none where the
+    /// constraint cannot be had twice.
+    pub fn fork(&self, len: usize) -> Option<Self> {
+        let constraint = match &self.constraint {
+            Some(constraint) => Some(constraint.fork()?),
+            None => None,
+        };
+        let mut fork = Self {
+            adjustments: Arc::clone(&self.adjustments),
+            tokens: self.tokens.clone(),
+            constraint,
+            constrained: self.constrained,
+        };
+        fork.truncate(len);
+        Some(fork)
     }
 
     /// The logits of the next token after all of the request's adjustments.

@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 pub struct ModelOptions {
     /// The model: a GGUF file, a folder of safetensors with config.json and tokenizer.json, the name of a preset or
     /// of a known model, `hf:owner/repo[/file][@revision]` for a GGUF file, or `synthetic[:description]` for the
-    /// built-in toy model. A known model is fetched first where it is absent.
+    /// built-in toy model, for example `synthetic:vocab=512,agreement=0.75,ranks=.4/.55/.7/.81,base_ms=2,row_ms=0.1`. A known model is fetched first where it is absent.
     #[arg(long, env = "SPECDEC_MODEL", value_name = "MODEL")]
     pub model: String,
 

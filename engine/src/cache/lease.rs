@@ -11,8 +11,10 @@ pub struct Lease {
     pool: Pool,
     tokens: Vec<TokenId>,
     /// As many as the tokens need, and those that were reserved. All full ones are published where
-    /// the pool shares.
+    /// the pool and the lease share.
     blocks: Vec<BlockId>,
+    /// Neither finds blocks by their content nor lets its own be found.
+    private: bool,
 }
 
 /// Whoever reserves must have the model copy this block before the next step: the sequence goes on
@@ -32,6 +34,34 @@ impl Lease {
             pool,
             tokens: Vec::new(),
             blocks: Vec::new(),
+            private: false,
+        }
+    }
+
+    /// A lease of the first `len` tokens, at most as many as are held. It holds the same blocks: the
+    /// one that is begun is copied by whichever of the two writes to it first
+    /// ([`reserve`](Self::reserve)). What it adds is found by nobody until it [`share`](Self::share)s.
+    #[must_use]
+    pub fn fork(&self, len: usize) -> Self {
+        let tokens = self.tokens[..len.min(self.len())].to_vec();
+        let blocks = self.blocks[..tokens.len().div_ceil(BLOCK_TOKENS)].to_vec();
+        let mut books = self.pool.books();
+        for &id in &blocks {
+            books.hold(id);
+        }
+        drop(books);
+        Self {
+            pool: self.pool.clone(),
+            tokens,
+            blocks,
+            private: true,
+        }
+    }
+
+    /// From now on its full blocks are found by their content.
+    pub fn share(&mut self) {
+        if std::mem::take(&mut self.private) {
+            self.publish(0);
         }
     }
 
@@ -66,8 +96,7 @@ impl Lease {
             .div_ceil(BLOCK_TOKENS)
             .saturating_sub(self.blocks.len());
         let mut books = self.pool.books();
-        let written = self.tail().filter(|_| extra > 0);
-        let tail = written.filter(|&tail| books.is_published(tail));
+        let tail = self.tail().filter(|_| extra > 0);
         let is_shared = tail.is_some_and(|tail| books.is_shared(tail));
         if missing.saturating_add(usize::from(is_shared)) > books.free() + books.cached() {
             return Err(EngineError::CacheFull {
@@ -103,13 +132,23 @@ impl Lease {
         self.tokens.extend_from_slice(tokens);
         let room = self.blocks.len() * BLOCK_TOKENS;
         assert!(self.len() <= room, "room for the tokens was reserved");
-        let mut books = self.pool.books();
-        let is_shared = tail.is_some_and(|tail| books.is_published(tail));
-        assert!(!is_shared, "a shared block is not written to");
-        if !self.pool.shares() {
+        let books = self.pool.books();
+        let is_written = |tail| !books.is_published(tail) && !books.is_shared(tail);
+        assert!(
+            tail.is_none_or(is_written),
+            "a shared block is not written to"
+        );
+        drop(books);
+        self.publish(full);
+    }
+
+    /// Has the full blocks from the `first`th on be found by their content.
+    fn publish(&mut self, first: usize) {
+        if !self.shares() {
             return;
         }
-        for index in full..self.tokens.len() / BLOCK_TOKENS {
+        let mut books = self.pool.books();
+        for index in first..self.tokens.len() / BLOCK_TOKENS {
             let (_, block) = self.tokens.split_at(index * BLOCK_TOKENS);
             let Some(tokens) = block.first_chunk() else {
                 break;
@@ -166,7 +205,7 @@ impl Lease {
 
     /// What the next full block will stand for, where `upcoming` fills one.
     pub(crate) fn next_block(&self, upcoming: &[TokenId]) -> Option<Content> {
-        if !self.pool.shares() {
+        if !self.shares() {
             return None;
         }
         let full = self.len() / BLOCK_TOKENS;
@@ -180,6 +219,10 @@ impl Lease {
             parent: full.checked_sub(1).map(|before| self.blocks[before]),
             tokens,
         })
+    }
+
+    fn shares(&self) -> bool {
+        self.pool.shares() && !self.private
     }
 
     /// The block that is begun and not full.

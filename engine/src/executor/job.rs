@@ -116,6 +116,17 @@ impl Held {
         cached
     }
 
+    /// What a fork of the first `len` tokens starts with; none where not all of them are cached, or
+    /// where there can be no second constraint.
+    pub(super) fn fork(&self, len: usize) -> Option<Self> {
+        if len > self.lease.len() {
+            return None;
+        }
+        let prefix = self.prefix.fork(len)?;
+        let lease = self.lease.fork(len);
+        Some(Self { lease, prefix })
+    }
+
     /// True where the sequence holds something that others could have.
     pub(super) fn is_cached(&self) -> bool {
         !self.lease.blocks().is_empty()
@@ -126,6 +137,9 @@ impl Job {
     /// Starts on `command` with what its sequence holds, at least what is kept.
     pub(super) fn new(command: Command, mut held: Held) -> Self {
         held.truncate(command.work.keep);
+        if !command.sequence.is_fork() {
+            held.lease.share();
+        }
         let mut job = Self {
             sequence: command.sequence,
             held,
@@ -210,6 +224,11 @@ impl Job {
     /// How many of the due rows need not be computed for their logits. The last one always is.
     fn unread(&self) -> usize {
         self.due() - self.wanted(self.due()).max(1)
+    }
+
+    /// True where the job must not take room that a sequence holds.
+    pub(super) fn is_fork(&self) -> bool {
+        self.sequence.is_fork()
     }
 
     /// True where the job is verification or decoding, by its size.

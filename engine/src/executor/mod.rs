@@ -10,16 +10,19 @@
 
 mod admission;
 mod counters;
+mod fork;
 mod job;
 mod plan;
 mod reader;
 mod worker;
 
 pub use counters::CacheState;
+pub use fork::MAX_FORKS;
 pub use reader::{Reader, Row};
 
 use crate::{CacheType, EngineError, KvLayout, Model, ModelShape, Pool};
 use counters::Counters;
+use fork::{Fork, ForkPlace};
 use job::{Command, Work};
 use speculation::{Prefix, TokenId};
 use std::{
@@ -27,7 +30,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -57,8 +60,8 @@ pub struct Engine {
     shared: Arc<Shared>,
 }
 
-/// A sequence in an engine. Dropping it frees its place at once and its cache before the next
-/// step.
+/// A sequence in an engine. Dropping it frees its place at once, where no fork of it is left, and its
+/// cache before the next step.
 ///
 /// A call that is dropped before it ends is abandoned before the next step, and the cache is cut
 /// back to what the call was to keep; the sequence stays usable.
@@ -70,6 +73,16 @@ pub struct Sequence {
     sent: bool,
     /// What the latest call was to keep, where its answer has not been read.
     unanswered: Option<usize>,
+    /// A sequence and its forks have one together.
+    place: Arc<Place>,
+    /// While it is a fork.
+    fork: Option<ForkPlace>,
+}
+
+/// A place among the open sequences.
+#[derive(Debug)]
+struct Place {
+    shared: Arc<Shared>,
 }
 
 /// Keeps an engine from beginning a step while it lives; see [`Engine::hold`].
@@ -93,6 +106,8 @@ struct Shared {
     dropped: Arc<DroppedIds>,
     /// [`Hold`]s that live.
     holds: Arc<AtomicUsize>,
+    /// Forks that live.
+    forks: AtomicUsize,
 }
 
 /// What the handle and the thread both see of a sequence.
@@ -103,6 +118,8 @@ struct SequenceState {
     prefix: Mutex<Option<Prefix>>,
     /// Tokens that it holds; only the thread writes it.
     len: AtomicUsize,
+    /// True until it is promoted: it must not take others' room.
+    is_fork: AtomicBool,
 }
 
 /// Sequences that are gone, for the thread to free.
@@ -117,6 +134,7 @@ struct DroppedIds(Mutex<Vec<u64>>);
 #[derive(Debug)]
 enum Message {
     Run(Command),
+    Fork(Fork),
     /// Look at the dropped ids and at the holds.
     Wake,
 }
@@ -138,8 +156,9 @@ impl Engine {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
             }
         }
-        // A sequence has one call at a time; the rest is for abandoned calls and wake-ups.
-        let places = options.max_sequences.saturating_mul(2).saturating_add(16);
+        // A sequence has one call at a time; the rest is for abandoned calls, forks and wake-ups.
+        let places = options.max_sequences.saturating_mul(2);
+        let places = places.saturating_add(4 * MAX_FORKS + 16);
         let (messages, receiver) = mpsc::channel(places.min(Semaphore::MAX_PERMITS));
         let dropped = Arc::new(DroppedIds::default());
         let holds = Arc::new(AtomicUsize::new(0));
@@ -171,6 +190,7 @@ impl Engine {
                 next_id: AtomicU64::new(0),
                 dropped,
                 holds,
+                forks: AtomicUsize::new(0),
             }),
         })
     }
@@ -229,16 +249,16 @@ impl Engine {
         if !has_room {
             return Err(EngineError::Overloaded { max });
         }
-        let state = SequenceState {
-            id: self.shared.next_id.fetch_add(1, Ordering::Relaxed),
-            prefix: Mutex::new(Some(prefix)),
-            len: AtomicUsize::new(0),
+        let place = Place {
+            shared: Arc::clone(&self.shared),
         };
         Ok(Sequence {
             shared: Arc::clone(&self.shared),
-            state: Arc::new(state),
+            state: Arc::new(self.shared.state(Some(prefix), 0)),
             sent: false,
             unanswered: None,
+            place: Arc::new(place),
+            fork: None,
         })
     }
 }
@@ -324,9 +344,26 @@ impl Sequence {
     }
 }
 
-impl Drop for Sequence {
+impl Shared {
+    /// A new sequence of `len` tokens; a fork where it has no prefix to begin with.
+    fn state(&self, prefix: Option<Prefix>, len: usize) -> SequenceState {
+        SequenceState {
+            id: self.next_id.fetch_add(1, Ordering::Relaxed),
+            is_fork: AtomicBool::new(prefix.is_none()),
+            prefix: Mutex::new(prefix),
+            len: AtomicUsize::new(len),
+        }
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
         self.shared.open.send_modify(|open| *open -= 1);
+    }
+}
+
+impl Drop for Sequence {
+    fn drop(&mut self) {
         if self.sent {
             self.shared.dropped.push(self.state.id);
             // Full: the thread is awake. Closed: it has freed everything.

@@ -4,6 +4,7 @@ use super::{
     DroppedIds, EngineOptions, Message,
     admission::Idle,
     counters::Counters,
+    fork::Fork,
     job::{Command, Held, Job},
     plan::plan,
 };
@@ -28,7 +29,7 @@ pub(super) struct Executor {
     pub(super) model: Box<dyn Model>,
     pub(super) counters: Arc<Counters>,
     options: EngineOptions,
-    pool: Pool,
+    pub(super) pool: Pool,
     messages: mpsc::Receiver<Message>,
     dropped: Arc<DroppedIds>,
     /// While this is not 0, no step begins.
@@ -104,15 +105,22 @@ impl Executor {
                 None => return false,
             }
         }
-        while let Ok(message) = self.messages.try_recv() {
-            self.accept(message);
-        }
+        self.drain();
         true
     }
 
+    /// Takes everything queued.
+    fn drain(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.accept(message);
+        }
+    }
+
     fn accept(&mut self, message: Message) {
-        let Message::Run(command) = message else {
-            return;
+        let command = match message {
+            Message::Run(command) => command,
+            Message::Fork(fork) => return self.fork(&fork),
+            Message::Wake => return,
         };
         // Its sequence may be gone as well, and must get no new lease then.
         if command.reply.is_closed() {
@@ -121,6 +129,25 @@ impl Executor {
         match self.start(&command) {
             Ok(held) => self.waiting.push_back(Job::new(command, held)),
             Err(error) => drop(command.reply.send(Err(error))),
+        }
+    }
+
+    /// Gives a fork what it begins with. Where there is nothing its first call finds out.
+    fn fork(&mut self, fork: &Fork) {
+        if !self.idle.contains_key(&fork.parent.id) {
+            self.drop_abandoned();
+        }
+        let parent = self.idle.get(&fork.parent.id);
+        if let Some(held) = parent.and_then(|idle| idle.held.fork(fork.keep)) {
+            let last_used = self.step;
+            self.idle.insert(
+                fork.child.id,
+                Idle {
+                    held,
+                    last_used,
+                    sequence: Arc::clone(&fork.child),
+                },
+            );
         }
     }
 
@@ -153,11 +180,19 @@ impl Executor {
 
     /// Ends the jobs whose callers are gone, and frees the sequences whose handles are.
     fn sweep(&mut self) {
-        // Taken first: a handle goes after its call, so these have no job that is not abandoned.
-        let dropped = self.dropped.take();
         self.drop_abandoned();
-        for id in dropped {
-            self.idle.remove(&id);
+        loop {
+            let dropped = self.dropped.take();
+            if dropped.is_empty() {
+                return;
+            }
+            // A handle goes after all that it sent: now that is taken in, these have no job that is
+            // not abandoned, and no fork of theirs is still to come.
+            self.drain();
+            self.drop_abandoned();
+            for id in dropped {
+                self.idle.remove(&id);
+            }
         }
     }
 
@@ -176,10 +211,12 @@ impl Executor {
 
     /// Answers `job`; its sequence is idle then.
     pub(super) fn end(&mut self, job: Job, outcome: Result<(), EngineError>) {
-        let id = job.sequence.id;
+        let sequence = Arc::clone(&job.sequence);
+        let id = sequence.id;
         let idle = Idle {
             held: job.end(outcome),
             last_used: self.step,
+            sequence,
         };
         self.idle.insert(id, idle);
     }
@@ -191,6 +228,8 @@ impl Executor {
         }
         self.step += 1;
         let mut running = std::mem::take(&mut self.running);
+        // Those last that may be of no use, where the step has no room for all.
+        running.sort_by_key(Job::is_fork);
         for job in &mut running {
             self.adopt(job);
         }

@@ -5,31 +5,37 @@
 //! an `agreement` below 1 is a draft for one with an agreement of 1.
 
 mod law;
+mod pace;
+mod ranks;
 mod words;
+
+pub use ranks::Ranks;
 
 use crate::{
     BLOCK_TOKENS, BlockId, CacheType, EngineError, Input, KvLayout, LoadError, Logits, Model,
     ModelShape, Vocabulary,
 };
 use law::Law;
+use pace::Pace;
 use speculation::TokenId;
 use std::{
     fmt::Display,
     ops::RangeInclusive,
     str::FromStr,
-    thread,
     time::{Duration, Instant},
 };
 
 /// What a synthetic model is like. Written as
-/// `vocab=512,agreement=0.75,base_ms=0,row_ms=0,context=8192`; every key is optional.
+/// `vocab=512,agreement=0.75,ranks=.4/.55/.7/.81,base_ms=0,row_ms=0,context=8192`; every key is optional.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description {
     /// Token ids, special ones included: 300 to 200,000. 512 where not given.
     pub vocab: usize,
     /// How often its law at a position is the reference law (that of `agreement=1`), from 0 to 1.
-    /// Elsewhere another token is likely. 1 where not given.
+    /// Elsewhere it takes other tokens to be likelier than what that law chooses. 1 where not given.
     pub agreement: f64,
+    /// How far down that choice then stands among its candidates.
+    pub ranks: Ranks,
     /// Milliseconds per step, 0 to 60,000. 0 where not given.
     pub base_ms: f64,
     /// Milliseconds per row of a step, 0 to 60,000. 0 where not given.
@@ -46,6 +52,7 @@ pub struct Synthetic {
     shape: ModelShape,
     /// Its keys and values: the tokens themselves. Each empty until it is first written to.
     blocks: Vec<Vec<TokenId>>,
+    pace: Pace,
 }
 
 const VOCAB: RangeInclusive<usize> = 300..=200_000;
@@ -53,14 +60,12 @@ const AGREEMENT: RangeInclusive<f64> = 0.0..=1.0;
 const MILLISECONDS: RangeInclusive<f64> = 0.0..=60_000.0;
 const CONTEXT: RangeInclusive<usize> = 16..=1_048_576;
 
-/// How late a sleep may end.
-const SLEEP_SLACK: Duration = Duration::from_micros(150);
-
 impl Default for Description {
     fn default() -> Self {
         Self {
             vocab: 512,
             agreement: 1.0,
+            ranks: Ranks::default(),
             base_ms: 0.0,
             row_ms: 0.0,
             context: 8192,
@@ -84,12 +89,13 @@ impl FromStr for Description {
             match key {
                 "vocab" => description.vocab = within(key, value, VOCAB)?,
                 "agreement" => description.agreement = within(key, value, AGREEMENT)?,
+                "ranks" => description.ranks = value.parse().map_err(LoadError::Synthetic)?,
                 "base_ms" => description.base_ms = within(key, value, MILLISECONDS)?,
                 "row_ms" => description.row_ms = within(key, value, MILLISECONDS)?,
                 "context" => description.context = within(key, value, CONTEXT)?,
                 _ => {
                     return Err(LoadError::Synthetic(format!(
-                        "{key} is not one of vocab, agreement, base_ms, row_ms and context"
+                        "{key} is not one of vocab, agreement, ranks, base_ms, row_ms and context"
                     )));
                 }
             }
@@ -130,10 +136,11 @@ impl Synthetic {
             },
         };
         Self {
-            law: Law::new(description.vocab, description.agreement),
+            law: Law::new(description.vocab, description.agreement, description.ranks),
             description,
             shape,
             blocks: Vec::new(),
+            pace: Pace::default(),
         }
     }
 
@@ -178,10 +185,11 @@ impl Model for Synthetic {
         Ok(())
     }
 
-    /// Takes `base_ms` and, per row, `row_ms`, by the clock. The calling thread sleeps: it is the
-    /// executor's, which would wait for a device just so.
+    /// Takes `base_ms` and, per row, `row_ms`, by the clock: exactly so on average, as a step makes up for what those before it took too
+    /// long. The calling thread sleeps: it
+    /// is the executor's, which would wait for a device just so.
     fn forward(&mut self, batch: &[Input<'_>]) -> Result<Logits, EngineError> {
-        let start = Instant::now();
+        let begun = Instant::now();
         let wanted: usize = batch.iter().map(|input| input.wanted).sum();
         let rows: usize = batch.iter().map(|input| input.tokens.len()).sum();
         let mut values = Vec::with_capacity(wanted * self.description.vocab);
@@ -197,20 +205,9 @@ impl Model for Synthetic {
             }
         }
         let took_ms = self.description.base_ms + self.description.row_ms * rows as f64;
-        wait_until(start + Duration::from_secs_f64(took_ms / 1e3));
+        self.pace
+            .wait(begun, Duration::from_secs_f64(took_ms / 1e3));
         Ok(Logits::new(values, self.description.vocab))
-    }
-}
-
-/// Returns at `due`, as a device would: a sleep alone ends a tenth of a millisecond late, so the rest
-/// of the wait is spent awake.
-fn wait_until(due: Instant) {
-    let left = due.saturating_duration_since(Instant::now());
-    if let Some(asleep) = left.checked_sub(SLEEP_SLACK) {
-        thread::sleep(asleep);
-    }
-    while Instant::now() < due {
-        std::hint::spin_loop();
     }
 }
 
@@ -221,11 +218,14 @@ mod tests {
     #[test]
     fn a_description_may_leave_keys_out() {
         assert_eq!("".parse::<Description>().unwrap(), Description::default());
-        let description: Description = "agreement=0.75, vocab=300,row_ms=0.5".parse().unwrap();
+        let description: Description = "agreement=0.75, vocab=300,row_ms=0.5, ranks=1/1/1/1"
+            .parse()
+            .unwrap();
         let expected = Description {
             vocab: 300,
             agreement: 0.75,
             row_ms: 0.5,
+            ranks: "1/1/1/1".parse().unwrap(),
             ..Description::default()
         };
         assert_eq!(description, expected);
@@ -238,13 +238,17 @@ mod tests {
             ("agreement=NaN", "agreement must be from 0 to 1, not NaN"),
             ("vocab=299", "vocab must be from 300 to 200000, not 299"),
             ("vocab=many", "vocab must be from 300 to 200000, not many"),
+            (
+                "ranks=.5/.4/.6/.7",
+                "ranks must be four ascending shares from 0 to 1, as .4/.55/.7/.81, not .5/.4/.6/.7",
+            ),
             ("base_ms=-1", "base_ms must be from 0 to 60000, not -1"),
             ("row_ms=inf", "row_ms must be from 0 to 60000, not inf"),
             ("context=0", "context must be from 16 to 1048576, not 0"),
             ("vocab", "vocab is not key=value"),
             (
                 "seed=1",
-                "seed is not one of vocab, agreement, base_ms, row_ms and context",
+                "seed is not one of vocab, agreement, ranks, base_ms, row_ms and context",
             ),
         ] {
             let error = text.parse::<Description>().unwrap_err();

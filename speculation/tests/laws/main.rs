@@ -3,6 +3,7 @@
 
 mod adjustments;
 mod book;
+mod candidates;
 mod choice;
 mod draft_law;
 mod law;
