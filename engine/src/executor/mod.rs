@@ -11,6 +11,7 @@
 mod admission;
 mod counters;
 mod fork;
+mod holds;
 mod job;
 mod plan;
 mod reader;
@@ -23,6 +24,7 @@ pub use reader::{Reader, Row};
 use crate::{CacheType, EngineError, KvLayout, Model, ModelShape, Pool};
 use counters::Counters;
 use fork::{Fork, ForkPlace};
+use holds::Holds;
 use job::{Command, Work};
 use speculation::{Prefix, TokenId};
 use std::{
@@ -105,7 +107,7 @@ struct Shared {
     next_id: AtomicU64,
     dropped: Arc<DroppedIds>,
     /// [`Hold`]s that live.
-    holds: Arc<AtomicUsize>,
+    holds: Arc<Holds>,
     /// Forks that live.
     forks: AtomicUsize,
 }
@@ -161,7 +163,7 @@ impl Engine {
         let places = places.saturating_add(4 * MAX_FORKS + 16);
         let (messages, receiver) = mpsc::channel(places.min(Semaphore::MAX_PERMITS));
         let dropped = Arc::new(DroppedIds::default());
-        let holds = Arc::new(AtomicUsize::new(0));
+        let holds = Arc::new(Holds::default());
         let layout = KvLayout {
             kind: options.cache_type,
             ..model.shape().kv
@@ -225,7 +227,7 @@ impl Engine {
     /// alone. A step that runs goes on. Everybody waits for a hold, so it must be short: never keep
     /// one across an await.
     pub fn hold(&self) -> Hold {
-        self.shared.holds.fetch_add(1, Ordering::SeqCst);
+        self.shared.holds.begin();
         Hold {
             shared: Arc::clone(&self.shared),
         }
@@ -374,9 +376,10 @@ impl Drop for Sequence {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.shared.holds.fetch_sub(1, Ordering::SeqCst);
-        // Full: the thread has messages to take, and looks again after each.
-        let _ = self.shared.messages.try_send(Message::Wake);
+        if self.shared.holds.end() {
+            // Full: the thread has messages to take, and looks again after each.
+            let _ = self.shared.messages.try_send(Message::Wake);
+        }
     }
 }
 
