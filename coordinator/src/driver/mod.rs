@@ -3,6 +3,7 @@
 
 mod client;
 mod clients;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,7 @@ use crate::links::{LinkEvent, Session};
 use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, SpecOptions, WorkerId};
 use clients::{ClientEvent, Clients};
 use proto::v1::{DraftCommand, TargetCommand};
+use report::Report;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -28,6 +30,7 @@ pub(crate) struct Driver {
     events: mpsc::Receiver<LinkEvent>,
     admissions: mpsc::Receiver<Admission>,
     next_id: SequenceId,
+    report: Report,
 }
 
 fn is_for_client(action: &Action) -> bool {
@@ -53,6 +56,7 @@ impl Driver {
             events,
             admissions,
             next_id: 1,
+            report: Report::default(),
         }
     }
 
@@ -60,10 +64,9 @@ impl Driver {
     pub(crate) async fn run(mut self) {
         loop {
             let now = Instant::now();
-            let deadline = self
-                .scheduler
-                .deadline(now.into_std())
-                .map(Instant::from_std);
+            let deadline = self.scheduler.deadline(now.into_std());
+            let deadline = deadline.map(Instant::from_std);
+            let deadline = deadline.into_iter().chain(self.report.due()).min();
             tokio::select! {
                 Some(event) = self.events.recv() => self.link_event(event),
                 admission = self.admissions.recv() => match admission {
@@ -81,12 +84,22 @@ impl Driver {
                 }
             }
             self.act();
+            self.report();
         }
         tracing::debug!(
             stale_messages = self.scheduler.stale_messages(),
             malformed_proposals = self.scheduler.malformed_proposals(),
             "driver ends"
         );
+    }
+
+    /// Logs what speculation did, where that is due.
+    fn report(&mut self) {
+        let now = Instant::now();
+        self.report.see(self.scheduler.committed_tokens(), now);
+        if let Some(line) = self.report.line(|| self.scheduler.counters(), now) {
+            tracing::info!("{line}");
+        }
     }
 
     fn handle(&mut self, event: Event) {

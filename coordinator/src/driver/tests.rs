@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::request::{Defaults, ValidRequest};
-use crate::scheduler::TargetLimits;
+use crate::scheduler::{DraftLimits, TargetLimits};
 use crate::testing::{self, byte_token};
 use proto::v1::{
     CloseReason, Closed, GenerateRequest, GenerateResponse, Prompt, TargetEvent, TargetOpened,
-    TokenIds, generate_response, prompt, target_command::Command, target_event,
+    TokenIds, Verdict, VerdictBatch, generate_response, prompt, target_command::Command,
+    target_event,
 };
 use service::CancellationToken;
 use speculation::{LogprobsMode, Rule};
@@ -123,6 +124,45 @@ impl Ends {
         }
     }
 
+    /// Answers batches by one token for each sequence, until each had one.
+    async fn commit(&mut self) {
+        let mut committed = BTreeSet::new();
+        while committed.len() < N as usize {
+            let Some(Command::Verify(batch)) = self.commands.recv().await.unwrap().command else {
+                panic!("no batch");
+            };
+            let items = batch.items.iter().map(|item| Verdict {
+                sequence: item.sequence,
+                epoch: item.epoch,
+                base_len: item.base_len,
+                accepted: 0,
+                next_token: byte_token(b'a'),
+                logprobs: Vec::new(),
+            });
+            committed.extend(batch.items.iter().map(|item| item.sequence));
+            let verdicts = VerdictBatch {
+                step: batch.step,
+                items: items.collect(),
+                ..VerdictBatch::default()
+            };
+            self.say(target_event::Event::Verdicts(verdicts)).await;
+        }
+    }
+
+    /// A draft worker joins. Returns what it is told.
+    async fn draft_up(&self, worker: WorkerId) -> mpsc::Receiver<DraftCommand> {
+        let (commands, told) = mpsc::channel(64);
+        let session = Session::new(commands, CancellationToken::new());
+        let limits = DraftLimits {
+            max_sequences: 8,
+            max_draft_tokens: 8,
+            context_length: 100,
+        };
+        let up = LinkEvent::DraftUp(worker, session, limits);
+        self.events.send(up).await.unwrap();
+        told
+    }
+
     /// The sequences that the target is told to free next, so many of them.
     async fn closes(&mut self, count: usize) -> BTreeSet<u64> {
         let mut closed = BTreeSet::new();
@@ -164,6 +204,37 @@ async fn a_choice_that_fails_ends_the_stream_and_frees_the_others() {
         assert_eq!(ends.closes(2).await, BTreeSet::from([1, 3]));
         let places = ends.places.acquire_many(N).await;
         assert!(places.is_ok());
+    })
+    .await;
+}
+
+/// The sequences that a draft worker is told to open next, so many of them.
+async fn opened(told: &mut mpsc::Receiver<DraftCommand>, count: usize) -> BTreeSet<u64> {
+    let mut opened = BTreeSet::new();
+    while opened.len() < count {
+        let command = told.recv().await.expect("a command");
+        opened.extend(command.opens.iter().map(|open| open.sequence));
+    }
+    opened
+}
+
+#[tokio::test]
+async fn sequences_move_from_a_worker_that_leaves_to_one_that_joined() {
+    beside_a_driver(async |mut ends: Ends| {
+        ends.open().await;
+        let mut first = ends.draft_up(0).await;
+        let all = BTreeSet::from([1, 2, 3]);
+        ends.commit().await;
+        assert_eq!(opened(&mut first, 3).await, all);
+        // Numbers may come in any order.
+        let mut second = ends.draft_up(7).await;
+        ends.events.send(LinkEvent::DraftRetired(0)).await.unwrap();
+        assert_eq!(opened(&mut second, 3).await, all);
+        assert!(first.recv().await.is_none(), "its connection is given up");
+        // Its number may be another's now.
+        let mut third = ends.draft_up(0).await;
+        ends.events.send(LinkEvent::DraftDown(7)).await.unwrap();
+        assert_eq!(opened(&mut third, 3).await, all);
     })
     .await;
 }

@@ -5,12 +5,14 @@
 //! groups, one is verified while the other drafts: a batch is then half of the sequences, and the next one
 //! is sent before its verdicts come.
 
+use super::proposals::Drafted;
 use super::sequence::AtTarget;
 use super::target::Batch;
 use super::{Scheduler, Sequence, SequenceId};
 use crate::commit::Origin;
 use proto::v1::{VerificationRule, VerifyBatch, VerifyItem, target_command::Command};
 use speculation::control::{Arrival, Offer as Load, trim, wait_for};
+use speculation::ngram::NgramDraft;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -81,6 +83,8 @@ impl Scheduler {
         if under_way >= groups {
             return None;
         }
+        let decoding = |sequence: &&Sequence| sequence.is_decoding();
+        self.verifying.sequences = self.sequences.values().filter(decoding).count();
         let mut offers = Vec::new();
         let mut arrivals = Vec::new();
         let idle = |sequence: &Sequence| sequence.at_target == AtTarget::Idle && !sequence.blocked;
@@ -110,7 +114,7 @@ impl Scheduler {
             return None;
         }
         if groups > 1 {
-            let group = self.decoding().div_ceil(groups);
+            let group = self.verifying.sequences.div_ceil(groups);
             if under_way > 0 && 2 * offers.len() < group {
                 return None;
             }
@@ -120,6 +124,7 @@ impl Scheduler {
         if under_way == 0 && !arrivals.is_empty() {
             let at_hand = Load {
                 sequences: offers.len(),
+                other_seconds: self.verifying.rtt.value().unwrap_or(0.0),
                 tokens: offers.iter().map(Offer::tokens).sum(),
                 rows: offers.iter().map(Offer::rows).sum(),
             };
@@ -147,23 +152,35 @@ impl Scheduler {
 
     /// How far the best draft at hand is likely to be accepted, and whose it is.
     fn survival(&self, sequence: &Sequence) -> (Vec<f64>, Origin) {
+        let model = self.model_survival(sequence);
+        let ngram = sequence.ngram().map_or(&[][..], |draft| &draft.survival);
+        let expected = |survival: &[f64]| survival.iter().sum::<f64>();
+        // Under the rules that compare probabilities nothing may depend on the tokens that were drawn,
+        // which of two drafts it is included.
+        let chooses = sequence.is_coupled() || sequence.seat.is_none();
+        if chooses && expected(ngram) > expected(&model) {
+            return (ngram.to_vec(), Origin::Ngram);
+        }
+        (model, Origin::Draft)
+    }
+
+    /// How far the draft model's best guess is likely to be accepted.
+    fn model_survival(&self, sequence: &Sequence) -> Vec<f64> {
         let Some(guess) = sequence.guesses.best() else {
-            return (Vec::new(), Origin::Draft);
+            return Vec::new();
         };
         let worker = sequence.seat.as_ref().map(|seat| seat.worker);
         let confidences = &guess.drafted.confidences;
         let len = guess.drafted.ids.len();
-        // Under the rules that compare probabilities nothing may depend on the tokens that were drawn.
         let by_confidence = worker.filter(|_| sequence.is_coupled() && !confidences.is_empty());
-        let survival = match (by_confidence, &sequence.control.acceptance) {
+        match (by_confidence, &sequence.control.acceptance) {
             (Some(worker), _) => self.drafts[worker]
                 .measured
                 .confidence
                 .survival(confidences),
             (None, Some(own)) => (1..=len).map(|l| own.survival(l)).collect(),
             (None, None) => vec![1.0; len],
-        };
-        (survival, Origin::Draft)
+        }
     }
 
     /// When the proposal that `sequence` waits for should come, and what it should bring.
@@ -255,12 +272,15 @@ impl Sequence {
 
     /// The first `len` tokens of what it offers, on their way to the target.
     fn send(&mut self, offer: &Offer, len: usize) -> Sent {
-        let guess = self.guesses.best().filter(|_| len > 0);
-        let mut drafted = guess.map(|guess| guess.drafted.clone()).unwrap_or_default();
+        let guess = self.guesses.best();
+        let (mut drafted, wanted) = match (offer.origin, guess) {
+            (Origin::Ngram, _) => (self.ngram().map(Drafted::certain).unwrap_or_default(), 0),
+            (_, Some(guess)) => (guess.drafted.clone(), guess.wanted),
+            (_, None) => (Drafted::default(), 0),
+        };
         let at_hand = drafted.ids.len();
-        let wanted = guess.map_or(0, |guess| guess.wanted);
         drafted.truncate(len);
-        if let (Some(seat), true) = (&mut self.seat, len > 0) {
+        if let (Some(seat), Origin::Draft, true) = (&mut self.seat, offer.origin, len > 0) {
             seat.proposals += 1;
         }
         self.at_target = AtTarget::Verifying;
@@ -277,6 +297,11 @@ impl Sequence {
             wanted,
             at_hand,
         }
+    }
+
+    /// What it could draft without a model.
+    fn ngram(&self) -> Option<&NgramDraft> {
+        self.ngrams.as_ref()?.draft()
     }
 
     /// True where it is verified by the rule under which no draft changes the text.

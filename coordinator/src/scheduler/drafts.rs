@@ -12,9 +12,6 @@ use super::{Scheduler, Sequence, SequenceId, WorkerId};
 use proto::v1::{CloseReason, Closed, DraftCommit, DraftEvent, DraftOpened, Proposal};
 use std::time::{Duration, Instant};
 
-/// How often draft workers may lose one sequence before it goes on without them.
-const MAX_LOSSES: u32 = 3;
-
 /// After this many proposals of one worker, earlier losses are forgiven.
 const FORGIVEN_AFTER: u32 = 16;
 
@@ -34,13 +31,13 @@ impl Scheduler {
         if let Some(load) = event.load {
             state.load = load.active_sequences as usize;
         }
+        self.observe_drafting(worker, &event, now);
         for closed in event.closed {
             self.draft_closed(worker, &closed, now);
         }
         for opened in event.opened {
             self.draft_opened(worker, opened, now);
         }
-        self.observe_drafting(worker, &event.proposals, now);
         for proposal in event.proposals {
             self.proposal(worker, proposal, now);
         }
@@ -104,6 +101,11 @@ impl Scheduler {
             sequence.control.watch(base, guess.drafted.ids, wanted);
         } else if !sequence.take_in(base, guess) {
             self.stale += 1;
+        } else if sequence.guesses.best().is_some()
+            && let Some(seat) = &mut sequence.seat
+        {
+            // An outcome that comes after its verdict is the answer: it is not drafted twice.
+            seat.waiting = None;
         }
         if answers {
             self.sync_idle(id, now);
@@ -135,7 +137,7 @@ impl Scheduler {
         };
         let len = sequence.committed.len();
         match &sequence.seat {
-            None if sequence.seat_losses <= MAX_LOSSES => self.take_seat(id, now),
+            None if sequence.wants_seat() => self.take_seat(id, now),
             Some(seat) if self.drafts[seat.worker].late => {
                 // Its cache there is worth nothing while another worker would answer.
                 let other = self.choose(len, now);
@@ -145,7 +147,9 @@ impl Scheduler {
                 }
             }
             Some(seat) if seat.opened && seat.sent < len && seat.waiting.is_none() => {
-                self.ask(id, now);
+                if !self.migrate(id, now) {
+                    self.ask(id, now);
+                }
             }
             _ => {}
         }
@@ -264,6 +268,12 @@ fn guess(sequence: &Sequence, mut proposal: Proposal, wanted: usize) -> Option<G
         return None;
     }
     let mut drafted = Drafted::new(proposal, sequence.rule())?;
+    // Outcomes after a whole proposal are a token shorter than the others.
+    let wanted = if assumed > 0 {
+        drafted.ids.len()
+    } else {
+        wanted
+    };
     drafted.put_before(outcome);
     Some(Guess {
         drafted,

@@ -6,6 +6,7 @@
 //! no order, loss or repetition of messages can change a text.
 
 mod batching;
+mod counters;
 mod drafts;
 mod frames;
 mod guesses;
@@ -19,23 +20,28 @@ mod sequence;
 mod simulation;
 mod speculating;
 mod target;
+#[cfg(test)]
+mod timed;
 mod verdicts;
 #[cfg(test)]
 mod wire;
+mod worth;
 
 use crate::commit::{Delta, FinishReason};
 use crate::request::Choice;
 
 use frames::DraftFrames;
+use ngrams::Ngrams;
 use placement::DraftWorker;
 use proto::v1;
 use sequence::Sequence;
 use service::{Class, Error};
 use speculating::Verifying;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use target::TargetState;
 
+pub(crate) use counters::Counters;
 pub(crate) use options::SpecOptions;
 pub(crate) use placement::DraftLimits;
 pub(crate) use sequence::Stats;
@@ -127,10 +133,14 @@ pub(crate) struct Scheduler {
     sequences: BTreeMap<SequenceId, Sequence>,
     target: TargetState,
     drafts: Vec<DraftWorker>,
+    /// Sequences that found no draft worker with room.
+    seatless: BTreeSet<SequenceId>,
     /// What is measured of the target.
     verifying: Verifying,
+    ngrams: Ngrams,
     frames: DraftFrames,
     actions: Vec<Action>,
+    counters: Counters,
     stale: u64,
     malformed: u64,
 }
@@ -140,13 +150,16 @@ impl Scheduler {
     pub(crate) fn new(patience: Patience, options: SpecOptions) -> Self {
         Self {
             patience,
+            ngrams: Ngrams::new(options.ngram, options.ngram_history),
             options,
             sequences: BTreeMap::new(),
             target: TargetState::default(),
             drafts: Vec::new(),
+            seatless: BTreeSet::new(),
             verifying: Verifying::default(),
             frames: DraftFrames::default(),
             actions: Vec::new(),
+            counters: Counters::default(),
             stale: 0,
             malformed: 0,
         }
@@ -207,9 +220,11 @@ impl Scheduler {
         if self.sequences.is_empty() {
             self.target.restart_stall(now);
         }
-        self.sequences.insert(id, Sequence::new(choice, now));
-        // The draft prefills beside the target.
-        self.sync_draft(id, now);
+        let generation = &choice.generation;
+        let drafts = generation.max_draft_tokens > 0 && generation.sources.ngram;
+        let ngrams = drafts.then(|| self.ngrams.open(&generation.tenant, &generation.prompt));
+        let sequence = Sequence::new(choice, ngrams.flatten(), now);
+        self.sequences.insert(id, sequence);
     }
 
     fn cancel(&mut self, id: SequenceId) {
@@ -227,6 +242,12 @@ impl Scheduler {
 
     /// Delivers what was committed and goes on, or ends the sequence.
     fn deliver(&mut self, id: SequenceId, delta: Delta, now: Instant) {
+        self.counters.committed += delta.tokens.len() as u64;
+        if let Some(sequence) = self.sequences.get_mut(&id)
+            && let Some(ngrams) = &mut sequence.ngrams
+        {
+            ngrams.commit(&delta.tokens, &self.ngrams);
+        }
         let finish = delta.finish.clone();
         self.actions.push(Action::Deliver(id, delta));
         match finish {
@@ -257,7 +278,13 @@ impl Scheduler {
     fn release(&mut self, id: SequenceId) -> Option<Sequence> {
         self.close_at_target(id);
         self.leave_draft(id);
-        self.sequences.remove(&id)
+        let sequence = self.sequences.remove(&id)?;
+        if let Some(ngrams) = &sequence.ngrams {
+            let prompt = sequence.committed.prompt_len();
+            self.ngrams
+                .finish(ngrams, &sequence.committed.tokens()[prompt..]);
+        }
+        Some(sequence)
     }
 
     fn ids(&self) -> Vec<SequenceId> {

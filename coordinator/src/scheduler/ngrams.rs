@@ -3,25 +3,18 @@
 //!
 //! Knows committed tokens only. Whether a draft is used is decided elsewhere.
 
+use crate::request::MAX_DRAFT_TOKENS;
 use speculation::TokenId;
 use speculation::ngram::{Histories, NgramDraft, Recall, Suffixes};
 
 /// How many tenants' past outputs are kept.
 const MAX_TENANTS: usize = 64;
 
-/// Whether to draft without a model, and from what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NgramOptions {
-    /// From a request's own prompt and output.
-    pub(crate) enabled: bool,
-    /// And from so many tokens of each tenant's past outputs.
-    pub(crate) history_tokens: usize,
-}
-
 /// What sequences share: the past outputs of their tenants.
 #[derive(Debug)]
 pub(super) struct Ngrams {
-    options: NgramOptions,
+    enabled: bool,
+    history_tokens: usize,
     histories: Histories,
 }
 
@@ -31,26 +24,34 @@ pub(super) struct SequenceNgrams {
     text: Suffixes,
     /// Set where past outputs are kept.
     past: Option<Recall>,
+    draft: Option<NgramDraft>,
 }
 
 impl Ngrams {
-    pub(super) fn new(options: NgramOptions) -> Self {
+    /// Drafts without a model where that is `enabled`: from each request's own prompt and output, and from
+    /// `history_tokens` tokens of each tenant's past outputs.
+    pub(super) fn new(enabled: bool, history_tokens: usize) -> Self {
         Self {
-            options,
-            histories: Histories::new(options.history_tokens, MAX_TENANTS),
+            enabled,
+            history_tokens,
+            histories: Histories::new(history_tokens, MAX_TENANTS),
         }
     }
 
     /// The index of a sequence of `tenant` that begins with `prompt`; none where drafts without a model
     /// are switched off. Takes up to 0.3 us for each token.
     pub(super) fn open(&self, tenant: &str, prompt: &[TokenId]) -> Option<SequenceNgrams> {
-        if !self.options.enabled {
+        if !self.enabled {
             return None;
         }
         let mut text = Suffixes::new();
         text.extend(prompt);
-        let past = (self.options.history_tokens > 0).then(|| Recall::new(tenant, prompt));
-        Some(SequenceNgrams { text, past })
+        let past = (self.history_tokens > 0).then(|| Recall::new(tenant, prompt));
+        Some(SequenceNgrams {
+            text,
+            past,
+            draft: None,
+        })
     }
 
     /// Takes the output of a sequence that is complete into its tenant's past outputs.
@@ -62,7 +63,8 @@ impl Ngrams {
 }
 
 impl SequenceNgrams {
-    /// Follows the text by `run`, the tokens that were committed.
+    /// Follows the text by `run`, the tokens that were committed, and drafts what may follow them. Takes
+    /// some 1 us, and as much again for each token where past outputs are kept.
     pub(super) fn commit(&mut self, run: &[TokenId], ngrams: &Ngrams) {
         for token in run {
             self.text.push(*token);
@@ -70,18 +72,28 @@ impl SequenceNgrams {
                 past.push(*token, &ngrams.histories);
             }
         }
+        self.draft = self.propose(ngrams);
     }
 
-    /// What may follow all committed tokens, at most `max` of them: from the text itself, or from past
-    /// outputs where more of that is likely to be accepted.
-    pub(super) fn propose(&self, max: usize, ngrams: &Ngrams) -> Option<NgramDraft> {
+    /// What may follow all committed tokens.
+    pub(super) fn draft(&self) -> Option<&NgramDraft> {
+        self.draft.as_ref()
+    }
+
+    /// From the text itself, or from past outputs where more of that is likely to be accepted.
+    fn propose(&self, ngrams: &Ngrams) -> Option<NgramDraft> {
+        let max = MAX_DRAFT_TOKENS as usize;
         let own = self.text.propose(max);
         let past = self.past.as_ref();
         let past = past.and_then(|past| past.propose(max, &ngrams.histories));
-        match (own, past) {
-            (Some(own), Some(past)) if past.expected(max) > own.expected(max) => Some(past),
-            (None, past) => past,
-            (own, _) => own,
+        let expected = |draft: &Option<NgramDraft>| {
+            let draft = draft.as_ref();
+            draft.map_or(0.0, |draft| draft.survival.iter().sum())
+        };
+        if expected(&past) > expected(&own) {
+            past
+        } else {
+            own
         }
     }
 }
@@ -91,25 +103,20 @@ mod tests {
     use super::*;
 
     fn ngrams(history_tokens: usize) -> Ngrams {
-        Ngrams::new(NgramOptions {
-            enabled: true,
-            history_tokens,
-        })
+        Ngrams::new(true, history_tokens)
     }
 
-    fn ids(sequence: &SequenceNgrams, ngrams: &Ngrams) -> Vec<TokenId> {
-        sequence
-            .propose(16, ngrams)
-            .map_or(Vec::new(), |draft| draft.ids)
+    fn ids(sequence: &SequenceNgrams) -> &[TokenId] {
+        sequence.draft().map_or(&[], |draft| &draft.ids)
     }
 
     #[test]
     fn a_sequence_proposes_what_its_prompt_goes_on_with() {
         let ngrams = ngrams(0);
         let mut sequence = ngrams.open("", &[1, 2, 3, 4, 5, 9]).unwrap();
-        assert!(ids(&sequence, &ngrams).is_empty());
+        assert!(ids(&sequence).is_empty());
         sequence.commit(&[2, 3], &ngrams);
-        assert!(ids(&sequence, &ngrams).starts_with(&[4, 5, 9]));
+        assert!(ids(&sequence).starts_with(&[4, 5, 9]));
     }
 
     #[test]
@@ -126,12 +133,12 @@ mod tests {
         for sequence in [&mut same, &mut other] {
             sequence.commit(&[2], &ngrams);
         }
-        assert_eq!(ids(&same, &ngrams)[0], 3);
+        assert_eq!(ids(&same)[0], 3);
         for sequence in [&mut same, &mut other] {
             sequence.commit(&output[..3], &ngrams);
         }
-        assert_eq!(ids(&same, &ngrams)[..2], [103, 104]);
-        assert_eq!(ids(&other, &ngrams)[..1], [5]);
+        assert_eq!(ids(&same)[..2], [103, 104]);
+        assert_eq!(ids(&other)[..1], [5]);
     }
 
     #[test]
@@ -141,15 +148,12 @@ mod tests {
         ngrams.finish(&first, &[7, 8, 9]);
         let mut sequence = ngrams.open("a", &[2]).unwrap();
         sequence.commit(&[7, 8], &ngrams);
-        assert!(ids(&sequence, &ngrams).is_empty());
+        assert!(ids(&sequence).is_empty());
     }
 
     #[test]
     fn there_is_no_index_where_it_is_switched_off() {
-        let ngrams = Ngrams::new(NgramOptions {
-            enabled: false,
-            history_tokens: 100,
-        });
+        let ngrams = Ngrams::new(false, 100);
         assert!(ngrams.open("", &[1, 2, 1, 2]).is_none());
     }
 }

@@ -2,12 +2,13 @@
 
 use super::sequence::AtTarget;
 use super::verdicts::fitting;
-use super::{Scheduler, SequenceId};
+use super::{Scheduler, Sequence, SequenceId};
 use crate::commit::{NewToken, Origin};
 use proto::v1::{
     CloseReason, Closed, TargetClose, TargetOpen, TargetOpened, target_command::Command,
 };
 use service::Class;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 /// How often the target may lose one sequence between verdicts before its request fails.
@@ -23,29 +24,81 @@ const PREFILL_ALLOWANCE: Duration = Duration::from_millis(100);
 /// When a client that was turned away may try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// The sequences that wait for the target, and whose turn it is.
+#[derive(Debug, Default)]
+struct Queues<'a> {
+    /// By how many sequences of a tenant the target holds, then by its oldest that waits.
+    turns: BTreeSet<(usize, SequenceId, &'a str)>,
+    waiting: BTreeMap<&'a str, VecDeque<SequenceId>>,
+}
+
+impl<'a> Queues<'a> {
+    /// Those of `sequences`, which come oldest first, that may be opened at `now`.
+    fn new(sequences: impl Iterator<Item = (&'a SequenceId, &'a Sequence)>, now: Instant) -> Self {
+        let mut held = BTreeMap::new();
+        let mut queues = Self::default();
+        for (id, sequence) in sequences {
+            let tenant = &*sequence.choice.generation.tenant;
+            if sequence.is_held() {
+                *held.entry(tenant).or_default() += 1;
+            } else if sequence.waits_for_target(now) {
+                queues.waiting.entry(tenant).or_default().push_back(*id);
+            }
+        }
+        for (tenant, waiting) in &queues.waiting {
+            let held = held.get(tenant).copied().unwrap_or(0);
+            let first = waiting.front().map(|first| (held, *first, *tenant));
+            queues.turns.extend(first);
+        }
+        queues
+    }
+}
+
+impl Iterator for Queues<'_> {
+    type Item = SequenceId;
+
+    fn next(&mut self) -> Option<SequenceId> {
+        let (held, id, tenant) = self.turns.pop_first()?;
+        let waiting = self.waiting.get_mut(tenant)?;
+        waiting.pop_front();
+        let first = waiting.front().map(|first| (held + 1, *first, tenant));
+        self.turns.extend(first);
+        Some(id)
+    }
+}
+
+impl Sequence {
+    /// True where the target holds it, or was told to.
+    fn is_held(&self) -> bool {
+        !matches!(self.at_target, AtTarget::Absent { .. })
+    }
+
+    fn waits_for_target(&self, now: Instant) -> bool {
+        let due = matches!(self.at_target, AtTarget::Absent { not_before } if not_before <= now);
+        due && !self.blocked
+    }
+}
+
 impl Scheduler {
-    /// Opens sequences at the target, oldest first, as many as it takes.
+    /// Opens sequences at the target, as many as it takes: by turns among tenants, of which the one
+    /// with the fewest sequences there is first, and each tenant's oldest first.
     pub(super) fn open_at_target(&mut self, now: Instant) {
         let Some(limits) = self.target.limits else {
             return;
         };
-        let held =
-            |sequence: &&super::Sequence| !matches!(sequence.at_target, AtTarget::Absent { .. });
-        let mut room = limits
-            .max_sequences
-            .saturating_sub(self.sequences.values().filter(held).count());
-        for id in self.ids() {
-            if room == 0 {
-                break;
-            }
-            let waits = self.sequences.get(&id).is_some_and(|sequence| {
-                !sequence.blocked
-                    && matches!(sequence.at_target, AtTarget::Absent { not_before } if not_before <= now)
-            });
-            if waits {
-                self.open_one(id, now);
-                room -= 1;
-            }
+        let (mut held, mut waiting) = (0, false);
+        for sequence in self.sequences.values() {
+            held += usize::from(sequence.is_held());
+            waiting |= sequence.waits_for_target(now);
+        }
+        if !waiting {
+            return;
+        }
+        let room = limits.max_sequences.saturating_sub(held);
+        let queues = Queues::new(self.sequences.iter(), now);
+        let next: Vec<_> = queues.take(room).collect();
+        for id in next {
+            self.open_one(id, now);
         }
     }
 
@@ -65,7 +118,12 @@ impl Scheduler {
             decoding: Some(sequence.choice.decoding()),
             logprobs: sequence.choice.generation.logprobs,
         };
+        let has_draft = sequence.seat.is_some();
         self.send_target(Command::Open(open));
+        if !has_draft {
+            // It prefills beside the target. Those that wait for the target hold no place there.
+            self.sync_draft(id, now);
+        }
     }
 
     pub(super) fn target_opened(&mut self, opened: TargetOpened, now: Instant) {

@@ -6,6 +6,7 @@
 //! passed on like any other, for the target to reject.
 
 use proto::v1::{DraftLaws, Proposal, VerificationRule};
+use speculation::ngram::NgramDraft;
 use speculation::{DraftLaw, TokenId};
 
 /// Drafted tokens, how sure the draft was of them, and the laws that they were drawn from.
@@ -40,6 +41,14 @@ impl Drafted {
             confidences,
             laws,
         })
+    }
+
+    /// What was drafted without a model: every token is certain.
+    pub(super) fn certain(draft: &NgramDraft) -> Self {
+        Self {
+            ids: draft.ids.clone(),
+            ..Self::default()
+        }
     }
 
     /// Puts `ids` before its tokens.

@@ -2,6 +2,7 @@
 
 use super::batching::Sent;
 use super::guesses::Guesses;
+use super::ngrams::SequenceNgrams;
 use super::speculating::Speculating;
 use super::{Summary, WorkerId};
 use crate::commit::{Committed, FinishReason, Origin};
@@ -95,6 +96,8 @@ pub(super) struct Seat {
     pub(super) probing: bool,
     /// How many of its proposals were verified.
     pub(super) proposals: u32,
+    /// How many rounds the sequence had before.
+    pub(super) since_round: u32,
 }
 
 impl Seat {
@@ -112,6 +115,7 @@ impl Seat {
             ahead_wanted: 0,
             probing: false,
             proposals: 0,
+            since_round: 0,
         }
     }
 }
@@ -138,13 +142,16 @@ pub(super) struct Sequence {
     pub(super) idle_since: Instant,
     /// What may follow the committed tokens.
     pub(super) guesses: Guesses,
+    /// Its text, indexed for drafts without a model.
+    pub(super) ngrams: Option<SequenceNgrams>,
     /// Whether and how it speculates.
     pub(super) control: Speculating,
 }
 
 impl Sequence {
-    pub(super) fn new(choice: Choice, now: Instant) -> Self {
+    pub(super) fn new(choice: Choice, ngrams: Option<SequenceNgrams>, now: Instant) -> Self {
         Self {
+            ngrams,
             committed: Committed::new(Arc::clone(&choice.generation)),
             choice,
             stats: Stats::default(),

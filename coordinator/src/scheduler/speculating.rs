@@ -4,9 +4,9 @@
 //! coordinator sees: what other coordinators add to a worker's steps is part of what a step costs us.
 
 use super::batching::Sent;
-use super::{Scheduler, Sequence, SequenceId, WorkerId};
+use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
-use proto::v1::Proposal;
+use proto::v1::DraftEvent;
 use speculation::control::{
     Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, plan,
 };
@@ -19,6 +19,9 @@ const PROBE_TOKENS: usize = 4;
 /// The share of recent plans that want two groups from which two are formed, and below which one.
 const GROUPS_IN: f64 = 0.6;
 const GROUPS_OUT: f64 = 0.4;
+
+/// For how many rounds a plan holds.
+const PLAN_HOLDS: u32 = 8;
 
 /// No draft is asked to be surer than this.
 const MOST_CONFIDENT: f32 = 0.95;
@@ -77,6 +80,8 @@ pub(super) struct Verifying {
     pub(super) step_ahead: StepCosts,
     /// Seconds from a batch to its verdicts, beside verification.
     pub(super) rtt: Ewma,
+    /// Sequences that the target decodes at present.
+    pub(super) sequences: usize,
     /// The share of recent plans that want two groups.
     wants_two: f64,
     two: bool,
@@ -88,6 +93,7 @@ impl Default for Verifying {
             step: StepCosts::default(),
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
+            sequences: 0,
             wants_two: 0.0,
             two: false,
         }
@@ -124,6 +130,8 @@ pub(super) struct Speculating {
     /// How many drafted tokens are accepted; begins as its worker's.
     pub(super) acceptance: Option<Acceptance>,
     gate: Gate,
+    /// The latest plan, and for how many rounds it has held.
+    plan: Option<(Plan, u32)>,
     watched: Option<Watched>,
 }
 
@@ -140,6 +148,7 @@ impl Speculating {
         Self {
             acceptance: None,
             gate: Gate::default(),
+            plan: None,
             watched: None,
         }
     }
@@ -171,7 +180,7 @@ impl Speculating {
 impl Scheduler {
     /// What to ask of a sequence's draft worker; none where nothing pays.
     pub(super) fn demand(&mut self, id: SequenceId) -> Option<(WorkerId, Demand)> {
-        let decoding = self.decoding();
+        let decoding = self.verifying.sequences.max(1);
         let sequence = self.sequences.get_mut(&id)?;
         let worker = sequence.seat.as_ref()?.worker;
         let drafts = &self.drafts[worker];
@@ -193,52 +202,32 @@ impl Scheduler {
             max,
             ahead: self.options.ahead && sequence.is_coupled(),
         };
-        let plan = plan(&situation);
+        let plan = held(&mut sequence.control.plan, &situation);
         let mode = if min > 0 {
             Mode::On
         } else {
             sequence.control.gate.decide(&plan)
         };
-        let stated = generation.min_confidence;
+        let stated = generation.min_confidence.or((min > 0).then_some(0.0));
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
+        self.verifying.vote(match mode {
+            Mode::On => plan.groups,
+            Mode::Off | Mode::Probe => plan.plain_groups,
+        });
         let demand = demand(mode, &plan, min_confidence)?;
-        if mode == Mode::On {
-            self.verifying.vote(plan.groups);
-        }
         Some((worker, demand))
     }
 
-    /// Sequences that the target decodes at present.
-    pub(super) fn decoding(&self) -> usize {
-        let open = |sequence: &&Sequence| sequence.is_decoding();
-        self.sequences.values().filter(open).count().max(1)
-    }
-
-    /// Learns from the times of a frame of proposals, which were drafted together.
-    pub(super) fn observe_drafting(
-        &mut self,
-        worker: WorkerId,
-        proposals: &[Proposal],
-        now: Instant,
-    ) {
-        for ahead in [false, true] {
-            let of_kind = |proposal: &&Proposal| {
-                proposal.assumed.is_empty() != ahead && !proposal.draft_ids.is_empty()
-            };
-            let seconds = proposals.iter().filter(of_kind).map(|proposal| {
-                f64::from(proposal.compute_us) / 1e6 / proposal.draft_ids.len() as f64
-            });
-            let (count, sum) = seconds.fold((0, 0.0), |(count, sum), step| (count + 1, sum + step));
-            if count > 0 {
-                let step = &mut self.drafts[worker].measured.step;
-                step.observe(count, sum / count as f64);
-            }
+    /// Learns from the times that a draft worker tells.
+    pub(super) fn observe_drafting(&mut self, worker: WorkerId, event: &DraftEvent, now: Instant) {
+        for step in &event.steps {
+            let seconds = f64::from(step.micros) / 1e6;
+            let measured = &mut self.drafts[worker].measured;
+            measured.step.observe(step.rows as usize, seconds);
         }
-        for proposal in proposals
-            .iter()
-            .filter(|proposal| proposal.assumed.is_empty())
-        {
+        let answers = event.proposals.iter();
+        for proposal in answers.filter(|proposal| proposal.assumed.is_empty()) {
             let seat = self
                 .sequences
                 .get_mut(&proposal.sequence)
@@ -273,6 +262,7 @@ impl Scheduler {
             let hit = sequence.guesses.best().is_some();
             sequence.stats.ahead_hits += u32::from(hit);
             sequence.stats.ahead_misses += u32::from(!hit);
+            self.counters.record_ahead(hit);
         }
         let Some(measured) = worker.map(|worker| &mut self.drafts[worker].measured) else {
             return;
@@ -306,6 +296,14 @@ impl Scheduler {
                 .observe(round);
         }
     }
+}
+
+/// What would pay in `situation`. What is measured changes slowly: a plan holds for some rounds.
+fn held(latest: &mut Option<(Plan, u32)>, situation: &Situation<'_>) -> Plan {
+    let held = latest.filter(|(plan, rounds)| plan.known && *rounds < PLAN_HOLDS);
+    let (plan, rounds) = held.unwrap_or_else(|| (plan(situation), 0));
+    *latest = Some((plan, rounds + 1));
+    plan
 }
 
 fn demand(mode: Mode, plan: &Plan, min_confidence: f32) -> Option<Demand> {

@@ -93,6 +93,10 @@ impl Scheduler {
         let ids: Vec<_> = run.iter().map(|token| token.id).collect();
         let delta = sequence.committed.commit(run);
         sequence.stats.record(sent, delta.drafted());
+        self.counters
+            .record(sent.origin, sent.drafted(), delta.drafted());
+        self.counters
+            .record(sent.origin, sent.drafted(), delta.drafted());
         self.learn(id, sent, &ids, &delta);
         self.deliver(id, delta, now);
     }

@@ -17,7 +17,7 @@ mod plan;
 mod reader;
 mod worker;
 
-pub use counters::CacheState;
+pub use counters::{CacheState, StepTime};
 pub use fork::MAX_FORKS;
 pub use reader::{Reader, Row};
 
@@ -215,6 +215,12 @@ impl Engine {
     /// What its cache holds at present, and what happened in it.
     pub fn cache(&self) -> CacheState {
         self.shared.counters.state(self.shared.pool.usage())
+    }
+
+    /// What the steps after the first `seen` took, as far as they are remembered: the latest 32. `seen`
+    /// becomes their number.
+    pub fn steps_since(&self, seen: &mut u64) -> Vec<StepTime> {
+        self.shared.counters.steps_since(seen)
     }
 
     /// Ends when the engine has stopped by itself: its model crashed.

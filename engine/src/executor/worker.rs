@@ -3,7 +3,7 @@
 use super::{
     DroppedIds, EngineOptions, Message,
     admission::Idle,
-    counters::Counters,
+    counters::{Counters, StepTime},
     fork::Fork,
     holds::Holds,
     job::{Command, Held, Job},
@@ -18,6 +18,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread,
+    time::Instant,
 };
 use tokio::sync::mpsc;
 use tracing::{debug, error, trace};
@@ -233,8 +234,9 @@ impl Executor {
         }
         self.running = running;
         let rows = plan(&self.due(), self.options.max_step_tokens);
+        let begun = Instant::now();
         match self.forward(&rows) {
-            Ok(logits) => self.advance(&rows, &logits),
+            Ok(logits) => self.advance(&rows, &logits, begun),
             Err(error) => self.fail(&rows, &error),
         }
     }
@@ -284,7 +286,7 @@ impl Executor {
 
     /// Has each job's rows read, and gives it its next turn after those that got less than they
     /// could use.
-    fn advance(&mut self, rows: &[usize], logits: &Logits) {
+    fn advance(&mut self, rows: &[usize], logits: &Logits, begun: Instant) {
         let known = self.options.tokenizer_size;
         let mut unread = logits.rows().map(|row| &row[..known.min(row.len())]);
         let mut jobs: Vec<(Job, usize, Vec<&[f32]>)> = std::mem::take(&mut self.running)
@@ -304,6 +306,11 @@ impl Executor {
             .par_iter_mut()
             .map(|(job, rows, own)| job.advance(*rows, own.iter().copied()))
             .collect();
+        // Noted before anybody is answered, who may ask.
+        self.counters.stepped(StepTime {
+            rows: rows.iter().sum(),
+            time: begun.elapsed(),
+        });
         let mut served = Vec::new();
         for (((job, rows, _), outcome), all) in jobs.into_iter().zip(outcomes).zip(all_due) {
             job.span.in_scope(|| trace!(rows, "advanced"));

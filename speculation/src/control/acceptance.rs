@@ -16,8 +16,10 @@ const SHORT_MEMORY: f64 = 5.0;
 /// to .75 (design, verification 2.2).
 const PRIOR: f64 = 0.7;
 
-/// For how many rounds an assumption counts.
+/// For how many rounds an assumption counts at first, and after how many rounds of its own for half
+/// of that: it would stay a bias.
 const PRIOR_WEIGHT: f64 = 2.0;
+const PRIOR_HALVED: f64 = 8.0;
 
 /// What became of one proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,7 +147,8 @@ impl Acceptance {
             let Count { reached, passed } = self.long[index];
             // What is not seen yet is off its assumption by half of what the position before is.
             let assumed = (self.assumed[index] + 0.5 * shift).clamp(0.0, 1.0);
-            let hazard = (passed + PRIOR_WEIGHT * assumed) / (reached + PRIOR_WEIGHT);
+            let weight = PRIOR_WEIGHT / (1.0 + reached / PRIOR_HALVED);
+            let hazard = (passed + weight * assumed) / (reached + weight);
             shift = hazard - self.assumed[index];
             survival *= hazard;
             self.survival[index] = survival;

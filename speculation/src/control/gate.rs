@@ -4,11 +4,11 @@ use super::Plan;
 
 /// Speculation begins where it promises so much more than plain decoding: enough for the errors of
 /// what was measured, and for the rounds that it takes to find out that it does not hold.
-const ON: f64 = 1.07;
+const ON: f64 = 1.10;
 
-/// It ends below this. Above the promise (never below .98 of plain decoding) by the error of an
-/// estimate over some 64 rounds.
-const OFF: f64 = 1.0;
+/// It ends below this: what brings less is not worth a draft worker's time, and within the error of
+/// an estimate from some 64 rounds it might be a loss. The promise is never below .98 of plain.
+const OFF: f64 = 1.02;
 
 /// It ends after so many decisions in a row that say so, lest one bad round end it.
 const PATIENCE: u32 = 3;
@@ -16,21 +16,23 @@ const PATIENCE: u32 = 3;
 /// Rounds without speculation before a probe.
 const PROBE_AFTER: u32 = 64;
 
-/// The same where the last probe was encouraging.
+/// The same where what is known is nearly enough to begin.
+const ENCOURAGING: f64 = 1.05;
 const PROBE_SOON: u32 = 16;
 
 /// Rounds that speculation stays off for, at first and at most. Doubled each time that it did not
 /// stay on for [`PROVEN`] rounds: what looks good only from outside is tried less and less often.
-const FIRST_PAUSE: u32 = 16;
-const LONGEST_PAUSE: u32 = 1024;
+const FIRST_PAUSE: u32 = 64;
+const LONGEST_PAUSE: u32 = 256;
 
 /// After so many rounds of speculation it was right to begin.
-const PROVEN: u32 = 256;
+const PROVEN: u32 = 512;
 
 /// While it speculates, a plain round so often at most, and only where what plain decoding costs
 /// is not known: else nobody would notice that plain has become the better one. It costs less than
 /// one token in 200.
 const LOOK_AFTER: u32 = 128;
+const LOOK_SOON: u32 = 8;
 
 /// What a sequence does in its next round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +49,8 @@ pub enum Mode {
 /// A sequence's switch between plain decoding and speculation: with hysteresis, so that it does
 /// not flap, and with probes, so that it learns when a draft has become good.
 ///
-/// One decision per round. It begins with speculation: plain decoding teaches nothing of drafts.
+/// One decision per round. It begins with speculation where nothing is known: plain decoding teaches
+/// nothing of drafts.
 #[derive(Debug, Clone)]
 pub struct Gate {
     on: bool,
@@ -101,11 +104,19 @@ impl Gate {
         } else {
             self.against = 0;
         }
-        if self.against >= PATIENCE || plan.want == 0 {
+        // A new sequence has nothing to lose: what its plan says is known of other sequences.
+        let first = self.since == 1 && self.switches == 0;
+        if self.against >= PATIENCE || first && self.against > 0 || plan.want == 0 {
             self.switch(false);
             return Mode::Off;
         }
-        if plan.known && !plan.plain_known && self.since_look >= LOOK_AFTER {
+        // What speaks against it is worth a look soon.
+        let look_after = if plan.rate < plan.plain_rate {
+            LOOK_SOON
+        } else {
+            LOOK_AFTER
+        };
+        if plan.known && !plan.plain_known && self.since_look >= look_after {
             self.since_look = 0;
             return Mode::Off;
         }
@@ -119,7 +130,7 @@ impl Gate {
             self.switch(true);
             return Mode::On;
         }
-        let encouraged = plan.rate >= plan.plain_rate;
+        let encouraged = plan.rate >= ENCOURAGING * plan.plain_rate;
         let probe_after = if encouraged { PROBE_SOON } else { PROBE_AFTER };
         if plan.want > 0 && self.since_probe >= probe_after {
             self.since_probe = 0;

@@ -11,6 +11,7 @@
 //! | [`Acceptance`] | a sequence, a draft worker | verdicts |
 //! | [`Ranks`] | a draft worker | verdicts, where outcomes were followed |
 //! | [`Confidence`] | a draft worker | verdicts, with the draft's own probabilities |
+//! | [`Trust`] | the target | what sequences got, over what was planned |
 //!
 //! [`plan()`] finds what would give a sequence the most tokens per second if all others did the
 //! same, [`Gate`] decides whether that is enough better than plain decoding, [`trim`] cuts a batch
@@ -28,16 +29,19 @@ mod plan;
 mod ranks;
 mod rates;
 mod trim;
+mod trust;
 mod wait;
 
 pub use acceptance::{Acceptance, Round};
 pub use confidence::Confidence;
-pub use costs::StepCosts;
+pub use costs::{StepCosts, observe_verification};
 pub use ewma::Ewma;
 pub use gate::{Gate, Mode};
 pub use plan::{Plan, Situation, plan};
 pub use ranks::Ranks;
+pub(crate) use rates::{Ahead, Rates};
 pub use trim::trim;
+pub use trust::Trust;
 pub use wait::{Arrival, Offer, wait_for};
 
 /// The most tokens that are drafted after one prefix.

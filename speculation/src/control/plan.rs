@@ -57,6 +57,8 @@ pub struct Plan {
     pub groups: usize,
     /// The sequence's tokens per second, as expected. 0 where it is not known.
     pub rate: f64,
+    /// The same by costs and acceptance alone, before [`super::Trust::temper`].
+    pub predicted: f64,
     /// The same in plain decoding.
     pub plain_rate: f64,
     /// The best number of batches in plain decoding.
@@ -92,6 +94,7 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
         ahead_width: 0,
         groups: plain_groups,
         rate: if min == 0 { plain_rate } else { 0.0 },
+        predicted: 0.0,
         plain_rate,
         plain_groups,
         known: true,
@@ -128,6 +131,7 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
             };
         }
     }
+    best.predicted = best.rate;
     best
 }
 
@@ -159,6 +163,7 @@ fn trial(situation: &Situation<'_>, min: usize, max: usize) -> Plan {
         ahead_width: 0,
         groups: 1,
         rate: 0.0,
+        predicted: 0.0,
         plain_rate: 0.0,
         plain_groups: 1,
         known: false,

@@ -2,22 +2,26 @@
 
 use super::{MAX_DRAFT, Situation, StepCosts, WIDTHS};
 
+/// What a plan by proposals that come late is worth beside one of the same rate by proposals that
+/// come in time: it stands and falls with how the batches happen to be.
+const LATE: f64 = 0.97;
+
 /// A way of drafting ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     /// Tokens to draft where nothing was drafted ahead.
-    pub(super) want: usize,
+    pub(crate) want: usize,
     /// Tokens to draft ahead after each outcome.
-    pub(super) ahead_want: usize,
+    pub(crate) ahead_want: usize,
     /// How many candidates are followed at each position: an index into [`WIDTHS`].
-    pub(super) width: usize,
+    pub(crate) width: usize,
 }
 
 /// Lookups by tokens drafted for each sequence.
 type Table = [f64; MAX_DRAFT + 1];
 
 /// What a situation's rates are computed from, looked up once.
-pub(super) struct Rates<'a> {
+pub(crate) struct Rates<'a> {
     situation: &'a Situation<'a>,
     sequences: usize,
     /// Seconds of a verification, its round trip among them.
@@ -44,6 +48,19 @@ struct Width {
     redraft_step: Table,
 }
 
+/// A way of drafting ahead, in figures.
+struct Chain {
+    want: f64,
+    hit_after_miss: f64,
+    after_hit: AfterHit,
+    /// Seconds until what was drafted ahead is there, after a hit from the last verdict on, after a
+    /// miss from the begin of the verification on.
+    ahead_after_hit: f64,
+    ahead_after_miss: f64,
+    /// Seconds until a fresh proposal is there.
+    redraft: f64,
+}
+
 /// Of the rounds after a hit: tokens, rows for each sequence besides the first, and the probability
 /// of the next hit.
 struct AfterHit {
@@ -54,7 +71,7 @@ struct AfterHit {
 
 impl<'a> Rates<'a> {
     /// `None` where a cost was never measured.
-    pub(super) fn new(situation: &'a Situation<'a>) -> Option<Self> {
+    pub(crate) fn new(situation: &'a Situation<'a>) -> Option<Self> {
         let (sequences, drafting) = (situation.sequences.max(1), situation.drafting.max(1));
         situation.verify.seconds(1)?;
         let verify = |costs: &StepCosts, sequences: usize| -> Table {
@@ -79,12 +96,12 @@ impl<'a> Rates<'a> {
         })
     }
 
-    pub(super) fn plain_is_known(&self) -> bool {
+    pub(crate) fn plain_is_known(&self) -> bool {
         self.situation.verify.is_known(self.sequences)
     }
 
     /// Plain decoding: the rate, and in how many batches.
-    pub(super) fn plain(&self) -> (f64, usize) {
+    pub(crate) fn plain(&self) -> (f64, usize) {
         let one = 1.0 / positive(self.verify[0]);
         let two = 1.0 / positive(self.alternating(0));
         if self.sequences > 1 && two > one * 1.01 {
@@ -95,13 +112,36 @@ impl<'a> Rates<'a> {
     }
 
     /// Drafting `k` tokens, then verifying them, in one batch or in two that alternate.
-    pub(super) fn synchronous(&self, k: usize, groups: usize) -> f64 {
-        let seconds = match groups {
-            1 => self.situation.draft_rtt + k as f64 * self.draft + self.verify[k],
-            _ if self.sequences < 2 => return 0.0,
-            _ => self.alternating(k),
-        };
-        self.expected[k] / positive(seconds)
+    ///
+    /// In one batch the target waits for the draft or, where that is far away, decodes plainly
+    /// meanwhile: what is left of the proposal then is of use if it begins with what was committed.
+    pub(crate) fn synchronous(&self, k: usize, groups: usize) -> f64 {
+        let drafting = self.situation.draft_rtt + k as f64 * self.draft;
+        match groups {
+            1 => {
+                let waiting = self.expected[k] / positive(drafting + self.verify[k]);
+                // Whoever batches waits where a batch with the proposal beats one without it.
+                if waiting * self.verify[0] >= 1.0 {
+                    waiting
+                } else {
+                    waiting.max(LATE * self.late(k, drafting))
+                }
+            }
+            _ if self.sequences < 2 => 0.0,
+            _ => self.expected[k] / positive(self.alternating(k)),
+        }
+    }
+
+    /// Decoding plainly until the proposal is there. 0 where nothing would be left of it.
+    fn late(&self, k: usize, drafting: f64) -> f64 {
+        let rides = (drafting / positive(self.verify[0])).ceil();
+        let left = k as f64 - rides;
+        if left < 1.0 {
+            return 0.0;
+        }
+        let agree = self.agree(rides);
+        let tokens = rides + agree * self.left(k as f64, rides);
+        tokens / positive(rides * self.verify[0] + agree * at(&self.verify, left))
     }
 
     /// Seconds of a round of one of two batches: the target computes both in it, and each is
@@ -120,48 +160,97 @@ impl<'a> Rates<'a> {
     /// proposal was, so the kinds follow a Markov chain of two states, whose stationary
     /// distribution weighs their tokens and seconds.
     ///
-    /// After a miss a sequence waits for its next proposal or, where others go on meanwhile, rides
-    /// along with one token; the better one counts.
-    pub(super) fn ahead(&self, ahead: Ahead) -> f64 {
-        let Ahead {
-            want,
-            ahead_want,
-            width,
-        } = ahead;
-        let of = &self.widths[width];
-        let after_hit = self.after_hit(ahead);
-        let hits = of.hit[want] / positive(1.0 - after_hit.hit + of.hit[want]);
-        let misses = 1.0 - hits;
-        let tokens = hits * after_hit.tokens + misses * self.expected[want];
-
+    /// Where a proposal is not there in time, a sequence waits for it or rides along with one token
+    /// a round until it is, as [`super::wait_for`] would have it.
+    pub(crate) fn ahead(&self, ahead: Ahead) -> f64 {
+        let of = &self.widths[ahead.width];
+        let (want, steps) = (ahead.want, ahead.ahead_want as f64);
         let draft_rtt = self.situation.draft_rtt;
-        let steps = ahead_want as f64;
-        // A proposal that was drafted ahead is promoted by the commit, and outcomes are followed
-        // from then on. After a fresh one they are followed while that is on its way.
-        let ahead_after_hit = draft_rtt + steps * of.step[ahead_want];
-        let ahead_after_miss = steps * of.step[want];
-        let redraft = draft_rtt + want as f64 * of.redraft_step[ahead_want];
-        if self.sequences < 2 {
-            let hit = at(&self.verify_ahead, after_hit.drafted).max(ahead_after_hit);
-            let miss = self.verify_ahead[want].max(ahead_after_miss);
-            return tokens / positive(hits * hit + misses * (redraft + miss));
-        }
-        // Of many sequences a batch holds some of each kind.
-        let drafted = hits * after_hit.drafted + misses * want as f64;
-        let round =
-            at(&self.verify_ahead, drafted).max(hits * ahead_after_hit + misses * ahead_after_miss);
-        // The others' batch is on its way when a proposal comes: half of it is waited for.
-        let waiting = tokens / positive(round + misses * (redraft + 0.5 * round));
-        waiting.max(self.riding(tokens, drafted, misses, redraft, round))
+        let chain = Chain {
+            want: want as f64,
+            hit_after_miss: of.hit[want],
+            after_hit: self.after_hit(ahead),
+            // A proposal that was drafted ahead is promoted by the commit, and outcomes are
+            // followed from then on. After a fresh one they are while that is on its way.
+            ahead_after_hit: draft_rtt + steps * of.step[ahead.ahead_want],
+            ahead_after_miss: steps * of.step[want],
+            redraft: draft_rtt + want as f64 * of.redraft_step[ahead.ahead_want],
+        };
+        self.chain(&chain)
     }
 
-    /// The rate where sequences that missed ride along with one token until their proposal is
-    /// there, at least one round. Their rows make the rounds of the others shorter, on average.
-    fn riding(&self, tokens: f64, drafted: f64, misses: f64, redraft: f64, round: f64) -> f64 {
-        let rides = misses * (redraft / positive(round)).max(1.0);
-        let verify = at(&self.verify_ahead, drafted / (1.0 + rides));
-        let shorter = at(&self.verify_ahead, drafted) - verify;
-        (tokens + rides) / positive((1.0 + rides) * (round - shorter).max(verify))
+    fn chain(&self, chain: &Chain) -> f64 {
+        let after_hit = &chain.after_hit;
+        let verify_hit = at(&self.verify_ahead, after_hit.drafted);
+        let verify_miss = at(&self.verify_ahead, chain.want);
+        let ride = positive(self.verify_ahead[0]);
+        let fresh = at(&self.expected, chain.want);
+        let others = self.sequences > 1;
+
+        // Seconds that what was drafted ahead comes too late, and rounds ridden meanwhile.
+        let late_hit = (chain.ahead_after_hit - verify_hit).max(0.0);
+        let late_miss = (chain.ahead_after_miss - verify_miss).max(0.0);
+        let hits_ride = after_hit.tokens * ride < late_hit + verify_hit;
+        let rides_hit = if hits_ride { late_hit / ride } else { 0.0 };
+        let hit_after_hit = after_hit.hit * self.agree(rides_hit);
+        let hits = chain.hit_after_miss / positive(1.0 - hit_after_hit + chain.hit_after_miss);
+        let misses = 1.0 - hits;
+
+        // What the others have at hand decides whether a batch waits for those that missed; if it
+        // does, half a batch is waited for besides, and if it does not, a round at least is ridden.
+        let at_hand = if others { hits * after_hit.tokens } else { 0.0 };
+        let share = if others { misses } else { 1.0 };
+        let misses_ride = (at_hand + share * fresh) * verify_miss
+            < (at_hand + share) * (chain.redraft + verify_miss);
+        let join = if others { 0.5 * verify_hit } else { 0.0 };
+        let rides_miss = if misses_ride {
+            (chain.redraft / ride).max(1.0)
+        } else {
+            0.0
+        };
+        let waits_miss = if misses_ride {
+            0.0
+        } else {
+            chain.redraft + join
+        };
+        if rides_hit > after_hit.drafted || rides_miss > chain.want {
+            return 0.0;
+        }
+
+        let agree_miss = positive(self.agree(rides_miss));
+        let rides = hits * after_hit.hit * rides_hit + misses * rides_miss / agree_miss;
+        let tokens = hits * self.left_of(after_hit, rides_hit)
+            + misses * self.left(chain.want, rides_miss)
+            + rides;
+        let waits_hit = if hits_ride { 0.0 } else { hits * late_hit };
+        let waits = misses * (waits_miss + late_miss) + waits_hit;
+        let drafted = hits * (after_hit.drafted - rides_hit) + misses * (chain.want - rides_miss);
+        // Of many sequences a batch holds some of each kind, and costs what they are on average.
+        let verifying = at(&self.verify_ahead, drafted / (1.0 + rides)) * (1.0 + rides);
+        tokens / positive(verifying + waits)
+    }
+
+    /// The probability that the first `rides` drafted tokens are what was committed meanwhile.
+    fn agree(&self, rides: f64) -> f64 {
+        let survival = |l: usize| self.situation.acceptance.survival(l);
+        let below = rides.max(0.0) as usize;
+        let part = rides.max(0.0) - below as f64;
+        survival(below) * (1.0 - part) + survival(below + 1) * part
+    }
+
+    /// Tokens of a round with what is left of `k` drafted ones, where the first `rides` of them
+    /// agreed with what was committed meanwhile.
+    fn left(&self, k: f64, rides: f64) -> f64 {
+        let beyond = (at(&self.expected, k) - at(&self.expected, rides.min(k))).max(0.0);
+        1.0 + beyond / positive(self.agree(rides))
+    }
+
+    fn left_of(&self, after_hit: &AfterHit, rides: f64) -> f64 {
+        if rides > 0.0 {
+            self.left(after_hit.drafted, rides)
+        } else {
+            after_hit.tokens
+        }
     }
 
     /// After the draft's own last token the first candidate takes a step of its own, so that those

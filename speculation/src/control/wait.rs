@@ -12,6 +12,9 @@ pub struct Offer {
     pub tokens: f64,
     /// Rows that the target computes.
     pub rows: usize,
+    /// Seconds until these sequences can go on, besides waiting and verification: the target's
+    /// round trip where one batch is under way at a time, 0 where others keep the target busy.
+    pub other_seconds: f64,
 }
 
 /// A proposal that is expected.
@@ -33,7 +36,11 @@ pub struct Arrival {
 pub fn wait_for(now: &Offer, later: &[Arrival], verify: &StepCosts) -> Option<f64> {
     /// What waiting has to bring.
     const WORTH: f64 = 1.01;
-    let at_once = now.tokens / verify.seconds(now.rows)?.max(1e-9);
+    let rate = |tokens: f64, rows: usize, waited: f64| {
+        let seconds = waited + verify.seconds(rows)? + now.other_seconds;
+        Some(tokens / seconds.max(1e-9))
+    };
+    let at_once = rate(now.tokens, now.rows, 0.0)?;
     let mut later = later.to_vec();
     later.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let (mut tokens, mut rows) = (now.tokens, now.rows);
@@ -42,9 +49,9 @@ pub fn wait_for(now: &Offer, later: &[Arrival], verify: &StepCosts) -> Option<f6
         let seconds = arrival.seconds.max(0.0);
         tokens += arrival.tokens;
         rows += arrival.rows;
-        let rate = tokens / (seconds + verify.seconds(rows)?).max(1e-9);
-        if rate > best.0 {
-            best = (rate, Some(seconds));
+        let waited = rate(tokens, rows, seconds)?;
+        if waited > best.0 {
+            best = (waited, Some(seconds));
         }
     }
     best.1

@@ -102,9 +102,4 @@ impl NgramDraft {
         }
         (!draft.ids.is_empty()).then_some(draft)
     }
-
-    /// How many of its first `len` tokens are accepted, on average.
-    pub fn expected(&self, len: usize) -> f64 {
-        self.survival.iter().take(len).sum()
-    }
 }

@@ -2,7 +2,7 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use speculation::control::StepCosts;
+use speculation::control::{StepCosts, observe_verification};
 
 fn near(value: Option<f64>, expected: f64, tolerance: f64) -> bool {
     value.is_some_and(|value| (value - expected).abs() <= tolerance * expected)
@@ -137,4 +137,70 @@ fn what_was_measured_long_ago_gives_way() {
         costs.seconds(1)
     );
     assert!(!costs.is_known(1));
+}
+
+#[test]
+fn a_jump_is_taken_over_by_what_was_not_seen_since() {
+    let mut costs = measured(&[(1, 0.012), (40, 0.014)]);
+    for _ in 0..20 {
+        costs.observe(1, 0.012);
+    }
+    for _ in 0..3 {
+        costs.observe(1, 0.003);
+    }
+    assert!(
+        near(costs.seconds(40), 0.0035, 0.1),
+        "{:?}",
+        costs.seconds(40)
+    );
+    // What a long unused size is corrected by is not taken for a jump of all.
+    for _ in 0..300 {
+        costs.observe(1, 0.003);
+    }
+    for _ in 0..3 {
+        costs.observe(40, 0.030);
+    }
+    assert!(
+        near(costs.seconds(1), 0.003, 0.01),
+        "{:?}",
+        costs.seconds(1)
+    );
+    assert!(
+        near(costs.seconds(40), 0.030, 0.01),
+        "{:?}",
+        costs.seconds(40)
+    );
+}
+
+#[test]
+fn what_was_once_too_slow_is_tried_again() {
+    let mut costs = measured(&[(1, 0.010), (5, 0.011), (40, 0.200)]);
+    for _ in 0..2000 {
+        costs.observe(1, 0.010);
+        costs.observe(5, 0.011);
+    }
+    assert!(
+        costs.seconds(40).is_some_and(|seconds| seconds < 0.03),
+        "{:?}",
+        costs.seconds(40)
+    );
+}
+
+#[test]
+fn verifications_with_drafts_ahead_drift_to_those_without_and_these_become_old() {
+    let (mut without, mut with) = (StepCosts::new(), StepCosts::new());
+    for _ in 0..20 {
+        observe_verification(&mut without, &mut with, 1, 0.017, false);
+        observe_verification(&mut without, &mut with, 5, 0.040, true);
+    }
+    assert!(near(with.seconds(5), 0.040, 0.1) && near(without.seconds(5), 0.017, 0.01));
+    assert!(without.is_known(1));
+    for _ in 0..400 {
+        observe_verification(&mut without, &mut with, 5, 0.040, true);
+    }
+    assert!(!without.is_known(1) && near(with.seconds(5), 0.040, 0.01));
+    for _ in 0..2000 {
+        observe_verification(&mut without, &mut with, 1, 0.017, false);
+    }
+    assert!(near(with.seconds(5), 0.017, 0.05), "{:?}", with.seconds(5));
 }

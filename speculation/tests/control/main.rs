@@ -7,5 +7,7 @@ mod costs;
 mod gate;
 mod plan;
 mod ranks;
+mod simulation;
 mod trim;
+mod trust;
 mod wait;

@@ -11,7 +11,7 @@ fn rate(items: &[Vec<f64>], kept: &[usize], verify: &StepCosts, other: f64) -> f
         .map(|(item, kept)| 1.0 + item[..*kept].iter().sum::<f64>())
         .sum();
     let rows = items.len() + kept.iter().sum::<usize>();
-    tokens / (other + verify.seconds(rows).unwrap())
+    tokens / (other + verify.seconds(rows).expect("measured"))
 }
 
 /// Every way to keep a part of each item.

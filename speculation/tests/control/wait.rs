@@ -18,7 +18,7 @@ fn rate(now: &Offer, later: &[Arrival], verify: &StepCosts, wait: f64) -> f64 {
     let (tokens, rows) = there.fold((now.tokens, now.rows), |(tokens, rows), arrival| {
         (tokens + arrival.tokens, rows + arrival.rows)
     });
-    tokens / (wait + verify.seconds(rows).unwrap())
+    tokens / (wait + verify.seconds(rows).expect("measured") + now.other_seconds)
 }
 
 #[test]
@@ -31,6 +31,7 @@ fn no_other_wait_is_better() {
             sequences,
             tokens: sequences as f64 * rng.random_range(1.0..3.0),
             rows: sequences * rng.random_range(1..5),
+            other_seconds: rng.random_range(0.0..0.02),
         };
         let later: Vec<Arrival> = (0..rng.random_range(0..5))
             .map(|_| Arrival {
@@ -41,7 +42,7 @@ fn no_other_wait_is_better() {
             .collect();
         let got = wait_for(&now, &later, &verify);
         let taken = rate(&now, &later, &verify, got.unwrap_or(0.0));
-        let at_once = now.tokens / verify.seconds(now.rows).unwrap();
+        let at_once = rate(&now, &[], &verify, 0.0);
         for arrival in &later {
             let other = rate(&now, &later, &verify, arrival.seconds.max(0.0));
             let better = got.is_some() || other > at_once * 1.01;
@@ -61,6 +62,7 @@ fn a_proposal_that_comes_soon_is_worth_it_and_one_that_comes_late_is_not() {
         sequences: 1,
         tokens: 1.0,
         rows: 1,
+        other_seconds: 0.0,
     };
     let arrival = |seconds| Arrival {
         seconds,
@@ -70,11 +72,18 @@ fn a_proposal_that_comes_soon_is_worth_it_and_one_that_comes_late_is_not() {
     assert_eq!(wait_for(&alone, &[arrival(0.008)], &verify), Some(0.008));
     assert_eq!(wait_for(&alone, &[arrival(0.080)], &verify), None);
     assert_eq!(wait_for(&alone, &[], &verify), None);
+    // Where the target itself is far away, a round is long anyway.
+    let far = Offer {
+        other_seconds: 0.080,
+        ..alone
+    };
+    assert_eq!(wait_for(&far, &[arrival(0.080)], &verify), Some(0.080));
     // Fifteen others that are ready do not wait for one.
     let many = Offer {
         sequences: 16,
         tokens: 45.0,
         rows: 60,
+        other_seconds: 0.0,
     };
     assert_eq!(wait_for(&many, &[arrival(0.008)], &verify), None);
     // Two that come one after the other: for both.
@@ -88,6 +97,7 @@ fn nothing_measured_no_waiting() {
         sequences: 1,
         tokens: 1.0,
         rows: 1,
+        other_seconds: 0.0,
     };
     let soon = Arrival {
         seconds: 0.0,

@@ -141,6 +141,8 @@ impl World {
         generation.logprobs = id.is_multiple_of(2).then(LogprobsParams::default);
         generation.max_draft_tokens = max_draft;
         generation.min_draft_tokens = max_draft;
+        // What is tested here is what becomes of draft workers' proposals.
+        generation.sources.ngram = false;
         let choice = Choice {
             generation: Arc::new(generation),
             key: NoiseKey(id.into()),
