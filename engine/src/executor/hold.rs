@@ -1,7 +1,7 @@
 //! Keeping an engine from beginning a step.
 
 use super::{Engine, Message, Shared};
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 /// Keeps an engine from beginning a step while it lives; see [`Engine::hold`].
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl Engine {
     /// alone. A step that runs goes on. Everybody waits for a hold, so it must be short: never keep
     /// one across an await.
     pub fn hold(&self) -> Hold {
-        self.shared.holds.fetch_add(1, Ordering::SeqCst);
+        self.shared.holds.begin();
         Hold {
             shared: Arc::clone(&self.shared),
         }
@@ -25,8 +25,9 @@ impl Engine {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        self.shared.holds.fetch_sub(1, Ordering::SeqCst);
-        // Full: the thread has messages to take, and looks again after each.
-        let _ = self.shared.messages.try_send(Message::Wake);
+        if self.shared.holds.end() {
+            // Full: the thread has messages to take, and looks again after each.
+            let _ = self.shared.messages.try_send(Message::Wake);
+        }
     }
 }

@@ -12,6 +12,7 @@ mod admission;
 mod counters;
 mod fork;
 mod hold;
+mod holds;
 mod job;
 mod plan;
 mod reader;
@@ -25,6 +26,7 @@ pub use reader::{Reader, Row};
 use crate::{CacheType, EngineError, KvLayout, Model, ModelShape, Pool};
 use counters::Counters;
 use fork::{Fork, ForkPlace};
+use holds::Holds;
 use job::{Command, Work};
 use speculation::{Prefix, TokenId};
 use std::{
@@ -100,7 +102,7 @@ struct Shared {
     next_id: AtomicU64,
     dropped: Arc<DroppedIds>,
     /// [`Hold`]s that live.
-    holds: Arc<AtomicUsize>,
+    holds: Arc<Holds>,
     /// Forks that live.
     forks: AtomicUsize,
 }
@@ -156,7 +158,7 @@ impl Engine {
         let places = places.saturating_add(4 * MAX_FORKS + 16);
         let (messages, receiver) = mpsc::channel(places.min(Semaphore::MAX_PERMITS));
         let dropped = Arc::new(DroppedIds::default());
-        let holds = Arc::new(AtomicUsize::new(0));
+        let holds = Arc::new(Holds::default());
         let layout = KvLayout {
             kind: options.cache_type,
             ..model.shape().kv

@@ -5,6 +5,7 @@ use super::{
     admission::Idle,
     counters::{Counters, StepTime},
     fork::Fork,
+    holds::Holds,
     job::{Command, Held, Job},
     plan::plan,
 };
@@ -15,10 +16,7 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread,
     time::Instant,
 };
@@ -34,7 +32,7 @@ pub(super) struct Executor {
     messages: mpsc::Receiver<Message>,
     dropped: Arc<DroppedIds>,
     /// While this is not 0, no step begins.
-    holds: Arc<AtomicUsize>,
+    holds: Arc<Holds>,
     /// Sequences without a job, by id.
     pub(super) idle: HashMap<u64, Idle>,
     /// Jobs that wait for room in the cache, in order of arrival.
@@ -50,7 +48,7 @@ pub(super) struct Connections {
     pub(super) pool: Pool,
     pub(super) messages: mpsc::Receiver<Message>,
     pub(super) dropped: Arc<DroppedIds>,
-    pub(super) holds: Arc<AtomicUsize>,
+    pub(super) holds: Arc<Holds>,
     pub(super) counters: Arc<Counters>,
 }
 
@@ -99,7 +97,7 @@ impl Executor {
     /// held. False where there never will be anything.
     fn receive(&mut self) -> bool {
         let mut has_work = !self.running.is_empty() || !self.waiting.is_empty();
-        while !has_work || self.holds.load(Ordering::SeqCst) > 0 {
+        while !has_work || self.holds.keep_waiting() {
             has_work = true;
             match self.messages.blocking_recv() {
                 Some(message) => self.accept(message),
