@@ -8,7 +8,7 @@ use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
 use proto::v1::DraftEvent;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, plan,
+    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, Trust, plan,
 };
 use speculation::{TokenId, common_prefix};
 use std::time::Instant;
@@ -88,6 +88,8 @@ pub(super) struct Verifying {
     pub(super) step_ahead: StepCosts,
     /// Seconds from a batch to its verdicts, beside verification.
     pub(super) rtt: Ewma,
+    /// How far plans hold.
+    pub(super) trust: Trust,
     /// Sequences that the target decodes at present.
     pub(super) sequences: usize,
     /// The share of recent plans that want two groups.
@@ -101,6 +103,7 @@ impl Default for Verifying {
             step: StepCosts::default(),
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
+            trust: Trust::new(),
             sequences: 0,
             wants_two: 0.0,
             two: false,
@@ -153,6 +156,8 @@ pub(super) struct Speculating {
     gate: Gate,
     /// The latest plan, and for how many rounds it has held.
     plan: Option<(Plan, u32)>,
+    /// What the gate said last; none where it is not asked.
+    mode: Option<Mode>,
     watched: Option<Watched>,
 }
 
@@ -170,8 +175,14 @@ impl Speculating {
             acceptance: None,
             gate: Gate::default(),
             plan: None,
+            mode: None,
             watched: None,
         }
+    }
+
+    /// What it was to do in the round that ends, where it was free to choose.
+    pub(super) fn doing(&self) -> Option<(Plan, Mode)> {
+        Some((self.plan?.0, self.mode?))
     }
 
     /// Compares `ids` with what is committed after the first `base` tokens.
@@ -227,7 +238,10 @@ impl Scheduler {
         let mode = if min > 0 {
             Mode::On
         } else {
-            sequence.control.gate.decide(&plan)
+            let plan = self.verifying.trust.temper(plan);
+            let mode = sequence.control.gate.decide(&plan);
+            sequence.control.mode = Some(mode);
+            mode
         };
         let stated = generation.min_confidence.or((min > 0).then_some(0.0));
         let min_confidence =

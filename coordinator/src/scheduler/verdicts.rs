@@ -77,7 +77,11 @@ impl Scheduler {
         };
         sequence.losses = 0;
         sequence.at_target = AtTarget::Idle;
-        sequence.idle_since = now;
+        let took = now - std::mem::replace(&mut sequence.idle_since, now);
+        if let Some((plan, mode)) = sequence.control.doing() {
+            let trust = &mut self.verifying.trust;
+            trust.observe(&plan, mode, run.len(), took.as_secs_f64());
+        }
         self.commit(id, &sent, run, now);
     }
 
