@@ -5,8 +5,7 @@ use futures::StreamExt as _;
 use proto::v1::{GenerateRequest, SamplingParams, VerificationRule, generate_response::Event};
 use specdec_tests::drafts::{Agreement, write_draft, write_target};
 use specdec_tests::{
-    Client, Cluster, ClusterOptions, PATIENCE, Process, Prompting, SequenceCount, eventually,
-    text_prompt,
+    Client, Cluster, ClusterOptions, PATIENCE, Process, Prompting, eventually, text_prompt,
 };
 
 /// A request that has drafts wherever there is a worker, whether they pay or not.

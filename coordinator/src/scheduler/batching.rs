@@ -160,7 +160,7 @@ impl Scheduler {
         let expected = |survival: &[f64]| survival.iter().sum::<f64>();
         // Under the rules that compare probabilities nothing may depend on the tokens that were drawn,
         // which of two drafts it is included.
-        let chooses = sequence.is_coupled() || sequence.seat.is_none();
+        let chooses = sequence.is_coupled() || !sequence.choice.generation.sources.model;
         if chooses && expected(ngram) > expected(&model) {
             return (ngram.to_vec(), Origin::Ngram);
         }
@@ -216,11 +216,14 @@ impl Scheduler {
 
     fn send_batch(&mut self, offers: &[Offer], now: Instant) {
         let beside = self.verifying.rtt.value().unwrap_or(0.0);
-        let survivals: Vec<Vec<f64>> = offers.iter().map(|offer| self.to_trim(offer)).collect();
-        let lens = trim(&survivals, &self.verifying.step, beside);
+        let survivals = offers.iter().map(|offer| offer.survival.clone());
+        let pays = trim(&survivals.collect::<Vec<_>>(), &self.verifying.step, beside);
         let mut items = BTreeMap::new();
-        for (offer, len) in offers.iter().zip(lens) {
+        for (offer, pays) in offers.iter().zip(pays) {
             if let Some(sequence) = self.sequences.get_mut(&offer.id) {
+                // Whether or not it pays, where the client says so.
+                let least = sequence.choice.generation.min_draft_tokens;
+                let len = pays.max(least.min(offer.survival.len()));
                 items.insert(offer.id, sequence.send(offer, len));
             }
         }
@@ -254,15 +257,6 @@ impl Scheduler {
             .values()
             .filter_map(|sequence| sequence.seat.as_ref());
         seats.any(|seat| seat.ahead_wanted > 0)
-    }
-
-    /// The survivals that decide how much of an offer is verified: all of it where its length is fixed.
-    fn to_trim(&self, offer: &Offer) -> Vec<f64> {
-        let fixed = |sequence: &Sequence| sequence.choice.generation.min_draft_tokens > 0;
-        if self.sequences.get(&offer.id).is_some_and(fixed) {
-            return vec![1.0; offer.survival.len()];
-        }
-        offer.survival.clone()
     }
 }
 
