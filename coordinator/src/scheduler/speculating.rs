@@ -8,7 +8,7 @@ use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
 use proto::v1::Proposal;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, plan,
+    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, Trust, plan,
 };
 use speculation::{TokenId, common_prefix};
 use std::time::Instant;
@@ -82,6 +82,10 @@ pub(super) struct Verifying {
     pub(super) rtt: Ewma,
     /// Sequences that the target decodes at present.
     pub(super) sequences: usize,
+    /// How far plans hold.
+    trust: Trust,
+    /// Prompts were prefilled during the latest batch: what it took says nothing of others.
+    pub(super) disturbed: bool,
     /// The share of recent plans that want two groups.
     wants_two: f64,
     two: bool,
@@ -94,6 +98,8 @@ impl Default for Verifying {
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
             sequences: 0,
+            trust: Trust::new(),
+            disturbed: false,
             wants_two: 0.0,
             two: false,
         }
@@ -132,6 +138,9 @@ pub(super) struct Speculating {
     gate: Gate,
     /// The latest plan, and for how many rounds it has held.
     plan: Option<(Plan, u32)>,
+    /// What was decided for the round under way, and when the one before it ended.
+    decided: Option<(Plan, Mode)>,
+    last_verdict: Option<Instant>,
     watched: Option<Watched>,
 }
 
@@ -149,6 +158,8 @@ impl Speculating {
             acceptance: None,
             gate: Gate::default(),
             plan: None,
+            decided: None,
+            last_verdict: None,
             watched: None,
         }
     }
@@ -182,6 +193,7 @@ impl Scheduler {
     pub(super) fn demand(&mut self, id: SequenceId) -> Option<(WorkerId, Demand)> {
         let decoding = self.verifying.sequences.max(1);
         let sequence = self.sequences.get_mut(&id)?;
+        sequence.control.decided = None;
         let worker = sequence.seat.as_ref()?.worker;
         let drafts = &self.drafts[worker];
         let measured = &drafts.measured;
@@ -203,10 +215,13 @@ impl Scheduler {
             ahead: self.options.ahead && sequence.is_coupled(),
         };
         let plan = held(&mut sequence.control.plan, &situation);
+        let plan = self.verifying.trust.temper(plan);
         let mode = if min > 0 {
             Mode::On
         } else {
-            sequence.control.gate.decide(&plan)
+            let mode = sequence.control.gate.decide(&plan);
+            sequence.control.decided = Some((plan, mode));
+            mode
         };
         let stated = generation.min_confidence;
         let min_confidence =
@@ -217,6 +232,22 @@ impl Scheduler {
         });
         let demand = demand(mode, &plan, min_confidence)?;
         Some((worker, demand))
+    }
+
+    /// Holds the plan of the round that has ended to what came of it.
+    pub(super) fn hold_to_plan(&mut self, id: SequenceId, tokens: usize, now: Instant) {
+        let Some(sequence) = self.sequences.get_mut(&id) else {
+            return;
+        };
+        let control = &mut sequence.control;
+        let since = control.last_verdict.replace(now);
+        let (Some((plan, mode)), Some(since)) = (control.decided.take(), since) else {
+            return;
+        };
+        if !self.verifying.disturbed {
+            let seconds = (now - since).as_secs_f64();
+            self.verifying.trust.observe(&plan, mode, tokens, seconds);
+        }
     }
 
     /// Learns from the times of a frame of proposals, which were drafted together.

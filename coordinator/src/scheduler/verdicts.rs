@@ -6,6 +6,7 @@ use super::target::Batch;
 use super::{Scheduler, SequenceId};
 use crate::commit::{NewToken, Origin};
 use proto::v1::{TokenLogprobs, Verdict, VerdictBatch};
+use speculation::control::observe_verification;
 use std::time::{Duration, Instant};
 
 impl Scheduler {
@@ -44,7 +45,9 @@ impl Scheduler {
     fn observe_verification(&mut self, batch: &Batch, compute: Duration, now: Instant) {
         let opening =
             |sequence: &super::Sequence| matches!(sequence.at_target, AtTarget::Opening { .. });
-        if batch.disturbed || self.sequences.values().any(opening) {
+        let disturbed = batch.disturbed || self.sequences.values().any(opening);
+        self.verifying.disturbed = disturbed;
+        if disturbed {
             return;
         }
         // One that was queued behind another waited for it first.
@@ -52,12 +55,13 @@ impl Scheduler {
             Some(before) => now - before.max(batch.sent),
             None => compute,
         };
-        let costs = if batch.ahead {
-            &mut self.verifying.step_ahead
-        } else {
-            &mut self.verifying.step
-        };
-        costs.observe(batch.rows, step.as_secs_f64());
+        observe_verification(
+            &mut self.verifying.step,
+            &mut self.verifying.step_ahead,
+            batch.rows,
+            step.as_secs_f64(),
+            batch.ahead,
+        );
         if !batch.queued {
             let beside = (now - batch.sent).saturating_sub(compute);
             self.verifying.rtt.observe(beside.as_secs_f64());
@@ -95,8 +99,7 @@ impl Scheduler {
         sequence.stats.record(sent, delta.drafted());
         self.counters
             .record(sent.origin, sent.drafted(), delta.drafted());
-        self.counters
-            .record(sent.origin, sent.drafted(), delta.drafted());
+        self.hold_to_plan(id, ids.len(), now);
         self.learn(id, sent, &ids, &delta);
         self.deliver(id, delta, now);
     }
