@@ -8,7 +8,8 @@ use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
 use proto::v1::DraftEvent;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, Trust, plan,
+    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, Trust,
+    observe_verification, plan,
 };
 use speculation::{TokenId, common_prefix};
 use std::time::Instant;
@@ -90,6 +91,8 @@ pub(super) struct Verifying {
     pub(super) rtt: Ewma,
     /// How far plans hold.
     pub(super) trust: Trust,
+    /// Prompts were prefilled during the latest batch: what it took says nothing of others.
+    pub(super) disturbed: bool,
     /// Sequences that the target decodes at present.
     pub(super) sequences: usize,
     /// The share of recent plans that want two groups.
@@ -104,6 +107,7 @@ impl Default for Verifying {
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
             trust: Trust::new(),
+            disturbed: false,
             sequences: 0,
             wants_two: 0.0,
             two: false,
@@ -119,15 +123,7 @@ impl Verifying {
 
     /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
     pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
-        if ahead {
-            self.step_ahead.observe(rows, seconds);
-        }
-        // Without them it is no slower: else what was measured long ago would count for ever where they
-        // always draft.
-        let known = self.step.seconds(rows);
-        if !ahead || known.is_none_or(|known| seconds < known) {
-            self.step.observe(rows, seconds);
-        }
+        observe_verification(&mut self.step, &mut self.step_ahead, rows, seconds, ahead);
     }
 
     fn vote(&mut self, groups: usize) {

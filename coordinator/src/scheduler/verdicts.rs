@@ -44,7 +44,8 @@ impl Scheduler {
     fn observe_verification(&mut self, batch: &Batch, compute: Duration, now: Instant) {
         let opening =
             |sequence: &super::Sequence| matches!(sequence.at_target, AtTarget::Opening { .. });
-        if batch.disturbed || self.sequences.values().any(opening) {
+        self.verifying.disturbed = batch.disturbed || self.sequences.values().any(opening);
+        if self.verifying.disturbed {
             return;
         }
         // One that was queued behind another waited for it first.
@@ -78,7 +79,8 @@ impl Scheduler {
         sequence.losses = 0;
         sequence.at_target = AtTarget::Idle;
         let took = now - std::mem::replace(&mut sequence.idle_since, now);
-        if let Some((plan, mode)) = sequence.control.doing() {
+        let doing = sequence.control.doing();
+        if let Some((plan, mode)) = doing.filter(|_| !self.verifying.disturbed) {
             let trust = &mut self.verifying.trust;
             trust.observe(&plan, mode, run.len(), took.as_secs_f64());
         }
@@ -93,8 +95,6 @@ impl Scheduler {
         let ids: Vec<_> = run.iter().map(|token| token.id).collect();
         let delta = sequence.committed.commit(run);
         sequence.stats.record(sent, delta.drafted());
-        self.counters
-            .record(sent.origin, sent.drafted(), delta.drafted());
         self.counters
             .record(sent.origin, sent.drafted(), delta.drafted());
         self.learn(id, sent, &ids, &delta);
