@@ -13,7 +13,12 @@ use std::time::Duration;
 
 /// Joins draft workers and a target worker: takes requests, has proposals verified, streams the text.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "coordinator", version)]
+#[command(
+    name = "coordinator",
+    version,
+    after_help = "`coordinator plan` starts nothing: it says what a system would do, from the times \
+                  of its parts. See `coordinator plan --help`."
+)]
 pub struct Config {
     /// Address to take requests on. The default takes them from this machine only
     #[arg(

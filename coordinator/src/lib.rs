@@ -12,6 +12,7 @@ mod detokenize;
 mod driver;
 mod links;
 mod model;
+pub mod plan;
 mod prompt;
 mod request;
 mod scheduler;

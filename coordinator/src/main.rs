@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    service::program::main(coordinator::run)
+    coordinator::plan::main(std::env::args_os())
+        .unwrap_or_else(|| service::program::main(coordinator::run))
 }

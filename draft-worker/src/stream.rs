@@ -9,7 +9,9 @@ use crate::proposer::Drafted;
 use crate::sequence::{Draft, Drafting, Next, Prefill, Settled};
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{FuturesUnordered, Stream, StreamExt as _};
-use proto::v1::{DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal};
+use proto::v1::{
+    DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal, StepTime,
+};
 use service::CancellationToken;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -70,6 +72,8 @@ struct ProposeStream {
     answers: DraftEvent,
     /// The load that it was told last.
     told_active: usize,
+    /// The engine's steps that it was told of.
+    told_steps: u64,
     /// True from shutdown on.
     draining: bool,
 }
@@ -98,6 +102,7 @@ impl ProposeStream {
             work: FuturesUnordered::new(),
             answers: DraftEvent::default(),
             told_active: 0,
+            told_steps: 0,
             draining: false,
         }
     }
@@ -297,8 +302,20 @@ impl ProposeStream {
             self.told_active = active;
             self.answers.load = Some(self.served.load(active));
         }
-        let answers = std::mem::take(&mut self.answers);
-        (answers != DraftEvent::default()).then_some(answers)
+        let mut answers = std::mem::take(&mut self.answers);
+        if answers == DraftEvent::default() {
+            return None;
+        }
+        let steps = self.served.engine.steps_since(&mut self.told_steps);
+        answers.steps = steps.into_iter().map(step_time).collect();
+        Some(answers)
+    }
+}
+
+fn step_time(step: engine::StepTime) -> StepTime {
+    StepTime {
+        rows: u32::try_from(step.rows).unwrap_or(u32::MAX),
+        micros: u32::try_from(step.time.as_micros()).unwrap_or(u32::MAX),
     }
 }
 
@@ -334,3 +351,6 @@ async fn draft_work(draft: Draft) -> DoneKind {
         None => DoneKind::Abandoned,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,7 +36,9 @@ pub use checkpoint::Checkpoint;
 pub use config::{Activation, DecoderConfig, Family, LayerAttention, Rope, RopePairs, RopeScaling};
 pub use device::{Device, DeviceChoice, Footprint, WeightType};
 pub use error::{EngineError, LoadError};
-pub use executor::{CacheState, Engine, EngineOptions, Hold, MAX_FORKS, Reader, Row, Sequence};
+pub use executor::{
+    CacheState, Engine, EngineOptions, Hold, MAX_FORKS, Reader, Row, Sequence, StepTime,
+};
 pub use lean::Lean;
 pub use load::{LoadOptions, Loaded, Source, footprint, load};
 pub use model::{Input, Logits, Model, ModelShape};

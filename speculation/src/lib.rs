@@ -15,6 +15,7 @@ mod logits;
 mod logprobs;
 pub mod ngram;
 mod noise;
+pub mod planner;
 mod podium;
 mod prefix;
 mod ratio;

@@ -155,7 +155,9 @@ impl Prompting for GenerateRequest {
 
     fn drafting(mut self, k: u32) -> Self {
         let speculation = self.speculation.get_or_insert_default();
+        // Of so many in every round, whether or not it pays: these are tests of what happens then.
         speculation.max_draft_tokens = Some(k);
+        speculation.min_draft_tokens = Some(k);
         self
     }
 

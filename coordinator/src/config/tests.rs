@@ -21,6 +21,13 @@ fn a_target_is_enough() {
 }
 
 #[test]
+fn help_tells_of_the_planner() {
+    use clap::CommandFactory as _;
+    let help = Config::command().render_long_help().to_string();
+    assert!(help.contains("coordinator plan --help"), "{help}");
+}
+
+#[test]
 fn rules_and_modes_have_the_names_of_the_protocol() {
     let target = ["--target", "http://t:1"];
     for (name, rule) in [

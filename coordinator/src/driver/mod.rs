@@ -33,6 +33,13 @@ pub(crate) struct Driver {
     report: Report,
 }
 
+fn is_for_client(action: &Action) -> bool {
+    match action {
+        Action::SendTarget(_) | Action::ResetTarget | Action::SendDraft(..) => false,
+        Action::Deliver(..) | Action::Finish(..) | Action::Fail(..) => true,
+    }
+}
+
 impl Driver {
     /// A driver over links that report to `events`.
     pub(crate) fn new(
@@ -164,10 +171,12 @@ impl Driver {
     /// Does what is to be done, until there is nothing more.
     fn act(&mut self) {
         loop {
-            let actions = self.scheduler.advance(Instant::now().into_std());
+            let mut actions = self.scheduler.advance(Instant::now().into_std());
             if actions.is_empty() {
                 return;
             }
+            // Workers first: they stand still until they hear, and clients do not.
+            actions.sort_by_key(is_for_client);
             for action in actions {
                 self.perform(action);
             }

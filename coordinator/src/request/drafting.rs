@@ -22,6 +22,9 @@ impl Sources {
     };
 }
 
+/// Tokens to draft per round where a seed is to give its text again and nobody says how many.
+const SEEDED_TOKENS: u32 = 3;
+
 /// How a request is drafted for.
 #[derive(Debug)]
 pub(super) struct Drafting {
@@ -32,12 +35,16 @@ pub(super) struct Drafting {
     pub(super) sources: Sources,
 }
 
-/// Checks `speculation`, and fills in what it leaves open.
+/// Checks `speculation`, and fills in what it leaves open; `seeded` where the request has a seed.
+///
+/// Under the rules other than `coupled` the words depend on how many tokens were drafted. So that a
+/// seed gives its text again, that is fixed there, and not a matter of what was measured.
 ///
 /// # Errors
 /// [`service::Class::Invalid`] with the field's path.
 pub(super) fn check(
     speculation: Option<Speculation>,
+    seeded: bool,
     defaults: &Defaults,
 ) -> Result<Drafting, Error> {
     let speculation = speculation.unwrap_or_default();
@@ -45,11 +52,17 @@ pub(super) fn check(
         .map_err(|error| Error::invalid("speculation.mode", error.to_string()))?;
     let rule = VerificationRule::try_from(speculation.rule)
         .map_err(|error| Error::invalid("speculation.rule", error.to_string()))?;
-    let (min_tokens, max_tokens) = lengths(&speculation, defaults)?;
+    let rule = Rule::try_from(rule).unwrap_or(defaults.rule);
+    let (mut min_tokens, mut max_tokens) = lengths(&speculation, defaults)?;
+    if seeded && rule != Rule::Coupled && speculation.min_draft_tokens.is_none() {
+        let stated = speculation.max_draft_tokens;
+        max_tokens = stated.unwrap_or(max_tokens.min(SEEDED_TOKENS));
+        min_tokens = max_tokens;
+    }
     let stated = confidence(speculation.min_confidence)?;
     let off = mode == SpeculationMode::Off;
     Ok(Drafting {
-        rule: Rule::try_from(rule).unwrap_or(defaults.rule),
+        rule,
         max_tokens: if off { 0 } else { max_tokens },
         min_tokens: if off { 0 } else { min_tokens },
         min_confidence: stated.or(defaults.min_confidence),

@@ -133,7 +133,7 @@ impl Generation {
         defaults: &Defaults,
     ) -> Result<Self, Error> {
         let tenant = check_tenant(request.tenant)?;
-        let drafting = drafting::check(request.speculation, defaults)?;
+        let drafting = drafting::check(request.speculation, request.seed.is_some(), defaults)?;
         let logprobs = request.logprobs;
         let logprobs = logprobs.map(|params| check_logprobs(params, defaults));
         let logprobs = logprobs.transpose()?;

@@ -22,6 +22,9 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// How much longer than it should take a proposal is waited for each time that it did not come.
 const OVERDUE: f64 = 0.1;
 
+/// A proposal that is overdue is not expected sooner than the clock ticks, in seconds.
+const TICK: f64 = 0.001;
+
 /// What is expected of a draft worker of which nothing is known yet.
 const UNKNOWN_SECONDS: f64 = 0.005;
 
@@ -200,7 +203,7 @@ impl Scheduler {
         let seconds = if left > 0.0 {
             left
         } else {
-            (-left).max(OVERDUE * expected)
+            (-left).max(OVERDUE * expected).max(TICK)
         };
         let acceptance = &sequence.control.acceptance;
         let acceptance = acceptance.as_ref().unwrap_or(&measured.acceptance);

@@ -31,13 +31,13 @@ impl Scheduler {
         if let Some(load) = event.load {
             state.load = load.active_sequences as usize;
         }
+        self.observe_drafting(worker, &event, now);
         for closed in event.closed {
             self.draft_closed(worker, &closed, now);
         }
         for opened in event.opened {
             self.draft_opened(worker, opened, now);
         }
-        self.observe_drafting(worker, &event.proposals, now);
         for proposal in event.proposals {
             self.proposal(worker, proposal, now);
         }
@@ -97,6 +97,14 @@ impl Scheduler {
             self.malformed += 1;
             return self.sync_idle(id, now);
         };
+        // One that comes too late tells as much as one that is verified.
+        let since = sequence.committed.tokens().get(base..);
+        let refuted = since.filter(|_| answers && sequence.is_coupled());
+        if let Some(round) = refuted.and_then(|since| guess.refuted_by(since)) {
+            self.drafts[worker]
+                .measured
+                .observe(round, &mut sequence.control);
+        }
         if probed {
             sequence.control.watch(base, guess.drafted.ids, wanted);
         } else if !sequence.take_in(base, guess) {

@@ -6,9 +6,9 @@
 use super::batching::Sent;
 use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
-use proto::v1::Proposal;
+use proto::v1::DraftEvent;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, plan,
+    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, Trust, plan,
 };
 use speculation::{TokenId, common_prefix};
 use std::time::Instant;
@@ -60,6 +60,14 @@ impl Default for Measured {
 }
 
 impl Measured {
+    /// Takes in what became of a proposal, for the worker and for the sequence.
+    pub(super) fn observe(&mut self, round: Round, sequence: &mut Speculating) {
+        self.acceptance.observe(round);
+        let own = &mut sequence.acceptance;
+        own.get_or_insert_with(|| Acceptance::from_prior(&self.acceptance))
+            .observe(round);
+    }
+
     /// The confidence below which one more drafted token costs more time than it saves. Those that
     /// are drafted while something is verified cost none.
     fn least_confidence(&self, plan: &Plan, drafting: usize) -> f32 {
@@ -80,6 +88,8 @@ pub(super) struct Verifying {
     pub(super) step_ahead: StepCosts,
     /// Seconds from a batch to its verdicts, beside verification.
     pub(super) rtt: Ewma,
+    /// How far plans hold.
+    pub(super) trust: Trust,
     /// Sequences that the target decodes at present.
     pub(super) sequences: usize,
     /// The share of recent plans that want two groups.
@@ -93,6 +103,7 @@ impl Default for Verifying {
             step: StepCosts::default(),
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
+            trust: Trust::new(),
             sequences: 0,
             wants_two: 0.0,
             two: false,
@@ -104,6 +115,19 @@ impl Verifying {
     /// Batches that may be under way at once: with two, one group is verified while the other drafts.
     pub(super) fn groups(&self) -> usize {
         1 + usize::from(self.two)
+    }
+
+    /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
+    pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
+        if ahead {
+            self.step_ahead.observe(rows, seconds);
+        }
+        // Without them it is no slower: else what was measured long ago would count for ever where they
+        // always draft.
+        let known = self.step.seconds(rows);
+        if !ahead || known.is_none_or(|known| seconds < known) {
+            self.step.observe(rows, seconds);
+        }
     }
 
     fn vote(&mut self, groups: usize) {
@@ -132,6 +156,8 @@ pub(super) struct Speculating {
     gate: Gate,
     /// The latest plan, and for how many rounds it has held.
     plan: Option<(Plan, u32)>,
+    /// What the gate said last; none where it is not asked.
+    mode: Option<Mode>,
     watched: Option<Watched>,
 }
 
@@ -149,8 +175,14 @@ impl Speculating {
             acceptance: None,
             gate: Gate::default(),
             plan: None,
+            mode: None,
             watched: None,
         }
+    }
+
+    /// What it was to do in the round that ends, where it was free to choose.
+    pub(super) fn doing(&self) -> Option<(Plan, Mode)> {
+        Some((self.plan?.0, self.mode?))
     }
 
     /// Compares `ids` with what is committed after the first `base` tokens.
@@ -206,9 +238,12 @@ impl Scheduler {
         let mode = if min > 0 {
             Mode::On
         } else {
-            sequence.control.gate.decide(&plan)
+            let plan = self.verifying.trust.temper(plan);
+            let mode = sequence.control.gate.decide(&plan);
+            sequence.control.mode = Some(mode);
+            mode
         };
-        let stated = generation.min_confidence;
+        let stated = generation.min_confidence.or((min > 0).then_some(0.0));
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
         self.verifying.vote(match mode {
@@ -219,30 +254,15 @@ impl Scheduler {
         Some((worker, demand))
     }
 
-    /// Learns from the times of a frame of proposals, which were drafted together.
-    pub(super) fn observe_drafting(
-        &mut self,
-        worker: WorkerId,
-        proposals: &[Proposal],
-        now: Instant,
-    ) {
-        for ahead in [false, true] {
-            let of_kind = |proposal: &&Proposal| {
-                proposal.assumed.is_empty() != ahead && !proposal.draft_ids.is_empty()
-            };
-            let seconds = proposals.iter().filter(of_kind).map(|proposal| {
-                f64::from(proposal.compute_us) / 1e6 / proposal.draft_ids.len() as f64
-            });
-            let (count, sum) = seconds.fold((0, 0.0), |(count, sum), step| (count + 1, sum + step));
-            if count > 0 {
-                let step = &mut self.drafts[worker].measured.step;
-                step.observe(count, sum / count as f64);
-            }
+    /// Learns from the times that a draft worker tells.
+    pub(super) fn observe_drafting(&mut self, worker: WorkerId, event: &DraftEvent, now: Instant) {
+        for step in &event.steps {
+            let seconds = f64::from(step.micros) / 1e6;
+            let measured = &mut self.drafts[worker].measured;
+            measured.step.observe(step.rows as usize, seconds);
         }
-        for proposal in proposals
-            .iter()
-            .filter(|proposal| proposal.assumed.is_empty())
-        {
+        let answers = event.proposals.iter();
+        for proposal in answers.filter(|proposal| proposal.assumed.is_empty()) {
             let seat = self
                 .sequences
                 .get_mut(&proposal.sequence)
@@ -265,6 +285,14 @@ impl Scheduler {
             return;
         };
         let accepted = run.len() - 1;
+        let unverified = if sent.origin == Origin::Draft && sent.drafted() > 0 {
+            None
+        } else {
+            sequence
+                .guesses
+                .best()
+                .and_then(|guess| guess.refuted_by(run))
+        };
         let outcome = sequence.guesses.commit(run);
         if !sequence.is_coupled() {
             // What is left of a proposal was chosen by the tokens before it.
@@ -304,11 +332,8 @@ impl Scheduler {
             }
         });
         let watched = sequence.control.watched(sequence.committed.tokens());
-        for round in verified.into_iter().chain(watched) {
-            measured.acceptance.observe(round);
-            let own = &mut sequence.control.acceptance;
-            own.get_or_insert_with(|| Acceptance::from_prior(&measured.acceptance))
-                .observe(round);
+        for round in verified.into_iter().chain(watched).chain(unverified) {
+            measured.observe(round, &mut sequence.control);
         }
     }
 }

@@ -52,12 +52,8 @@ impl Scheduler {
             Some(before) => now - before.max(batch.sent),
             None => compute,
         };
-        let costs = if batch.ahead {
-            &mut self.verifying.step_ahead
-        } else {
-            &mut self.verifying.step
-        };
-        costs.observe(batch.rows, step.as_secs_f64());
+        self.verifying
+            .observe(batch.ahead, batch.rows, step.as_secs_f64());
         if !batch.queued {
             let beside = (now - batch.sent).saturating_sub(compute);
             self.verifying.rtt.observe(beside.as_secs_f64());
@@ -81,7 +77,11 @@ impl Scheduler {
         };
         sequence.losses = 0;
         sequence.at_target = AtTarget::Idle;
-        sequence.idle_since = now;
+        let took = now - std::mem::replace(&mut sequence.idle_since, now);
+        if let Some((plan, mode)) = sequence.control.doing() {
+            let trust = &mut self.verifying.trust;
+            trust.observe(&plan, mode, run.len(), took.as_secs_f64());
+        }
         self.commit(id, &sent, run, now);
     }
 

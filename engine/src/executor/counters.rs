@@ -1,7 +1,13 @@
 //! What the engine's cache is used for, in numbers.
 
 use crate::Usage;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Steps that are remembered.
+const STEPS: usize = 32;
 
 /// What the cache holds at present, and what happened in it since the engine started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,14 +21,53 @@ pub struct CacheState {
     pub preemptions: u64,
 }
 
+/// What a step took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepTime {
+    /// Rows that it computed, of all sequences together.
+    pub rows: usize,
+    /// Its time: computing them, and having them read.
+    pub time: Duration,
+}
+
 /// Only the thread writes them.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
+    steps: Mutex<Steps>,
     prefix_hit_tokens: AtomicU64,
     preemptions: AtomicU64,
 }
 
+/// The latest steps, and how many there were.
+#[derive(Debug, Default)]
+struct Steps {
+    latest: VecDeque<StepTime>,
+    count: u64,
+}
+
 impl Counters {
+    pub(super) fn stepped(&self, step: StepTime) {
+        let mut steps = self.steps();
+        if steps.latest.len() == STEPS {
+            steps.latest.pop_front();
+        }
+        steps.latest.push_back(step);
+        steps.count += 1;
+    }
+
+    /// The steps after the first `seen`, as far as they are remembered; `seen` becomes their number.
+    pub(super) fn steps_since(&self, seen: &mut u64) -> Vec<StepTime> {
+        let steps = self.steps();
+        let new = usize::try_from(steps.count - *seen).unwrap_or(usize::MAX);
+        *seen = steps.count;
+        let old = steps.latest.len().saturating_sub(new);
+        steps.latest.range(old..).copied().collect()
+    }
+
+    fn steps(&self) -> MutexGuard<'_, Steps> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn hit(&self, tokens: usize) {
         self.prefix_hit_tokens
             .fetch_add(tokens as u64, Ordering::Relaxed);
@@ -38,5 +83,31 @@ impl Counters {
             prefix_hit_tokens: self.prefix_hit_tokens.load(Ordering::Relaxed),
             preemptions: self.preemptions.load(Ordering::Relaxed),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_is_told_once_and_old_ones_are_forgotten() {
+        let counters = Counters::default();
+        let step = |rows| StepTime {
+            rows,
+            time: Duration::from_micros(rows as u64),
+        };
+        let mut seen = 0;
+        assert!(counters.steps_since(&mut seen).is_empty());
+        (1..=3).for_each(|rows| counters.stepped(step(rows)));
+        assert_eq!(counters.steps_since(&mut seen), [1, 2, 3].map(step));
+        (4..=5).for_each(|rows| counters.stepped(step(rows)));
+        assert_eq!(counters.steps_since(&mut seen), [4, 5].map(step));
+        assert!(counters.steps_since(&mut seen).is_empty());
+        (0..100).for_each(|rows| counters.stepped(step(rows)));
+        let latest: Vec<_> = (100 - STEPS..100).map(step).collect();
+        assert_eq!(counters.steps_since(&mut seen), latest);
+        let mut other = 0;
+        assert_eq!(counters.steps_since(&mut other), latest);
     }
 }

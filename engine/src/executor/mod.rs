@@ -11,18 +11,22 @@
 mod admission;
 mod counters;
 mod fork;
+mod hold;
+mod holds;
 mod job;
 mod plan;
 mod reader;
 mod worker;
 
-pub use counters::CacheState;
+pub use counters::{CacheState, StepTime};
 pub use fork::MAX_FORKS;
+pub use hold::Hold;
 pub use reader::{Reader, Row};
 
 use crate::{CacheType, EngineError, KvLayout, Model, ModelShape, Pool};
 use counters::Counters;
 use fork::{Fork, ForkPlace};
+use holds::Holds;
 use job::{Command, Work};
 use speculation::{Prefix, TokenId};
 use std::{
@@ -85,13 +89,6 @@ struct Place {
     shared: Arc<Shared>,
 }
 
-/// Keeps an engine from beginning a step while it lives; see [`Engine::hold`].
-#[derive(Debug)]
-#[must_use = "the engine goes on as soon as this is dropped"]
-pub struct Hold {
-    shared: Arc<Shared>,
-}
-
 /// What all handles of an engine share. The thread holds none of it but its parts: it would
 /// keep its own channel open otherwise.
 #[derive(Debug)]
@@ -105,7 +102,7 @@ struct Shared {
     next_id: AtomicU64,
     dropped: Arc<DroppedIds>,
     /// [`Hold`]s that live.
-    holds: Arc<AtomicUsize>,
+    holds: Arc<Holds>,
     /// Forks that live.
     forks: AtomicUsize,
 }
@@ -161,7 +158,7 @@ impl Engine {
         let places = places.saturating_add(4 * MAX_FORKS + 16);
         let (messages, receiver) = mpsc::channel(places.min(Semaphore::MAX_PERMITS));
         let dropped = Arc::new(DroppedIds::default());
-        let holds = Arc::new(AtomicUsize::new(0));
+        let holds = Arc::new(Holds::default());
         let layout = KvLayout {
             kind: options.cache_type,
             ..model.shape().kv
@@ -215,20 +212,15 @@ impl Engine {
         self.shared.counters.state(self.shared.pool.usage())
     }
 
+    /// What the steps after the first `seen` took, as far as they are remembered: the latest 32. `seen`
+    /// becomes their number.
+    pub fn steps_since(&self, seen: &mut u64) -> Vec<StepTime> {
+        self.shared.counters.steps_since(seen)
+    }
+
     /// Ends when the engine has stopped by itself: its model crashed.
     pub async fn stopped(&self) {
         self.shared.messages.closed().await;
-    }
-
-    /// Keeps the engine from beginning a step until the hold is dropped, so that all that is asked
-    /// for meanwhile is computed together: an idle engine would begin on the first of several calls
-    /// alone. A step that runs goes on. Everybody waits for a hold, so it must be short: never keep
-    /// one across an await.
-    pub fn hold(&self) -> Hold {
-        self.shared.holds.fetch_add(1, Ordering::SeqCst);
-        Hold {
-            shared: Arc::clone(&self.shared),
-        }
     }
 
     /// Opens an empty sequence. `prefix`, which must be empty, follows its cache.
@@ -369,14 +361,6 @@ impl Drop for Sequence {
             // Full: the thread is awake. Closed: it has freed everything.
             let _ = self.shared.messages.try_send(Message::Wake);
         }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.shared.holds.fetch_sub(1, Ordering::SeqCst);
-        // Full: the thread has messages to take, and looks again after each.
-        let _ = self.shared.messages.try_send(Message::Wake);
     }
 }
 

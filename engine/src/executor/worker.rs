@@ -3,8 +3,9 @@
 use super::{
     DroppedIds, EngineOptions, Message,
     admission::Idle,
-    counters::Counters,
+    counters::{Counters, StepTime},
     fork::Fork,
+    holds::Holds,
     job::{Command, Held, Job},
     plan::plan,
 };
@@ -15,11 +16,9 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread,
+    time::Instant,
 };
 use tokio::sync::mpsc;
 use tracing::{debug, error, trace};
@@ -33,7 +32,7 @@ pub(super) struct Executor {
     messages: mpsc::Receiver<Message>,
     dropped: Arc<DroppedIds>,
     /// While this is not 0, no step begins.
-    holds: Arc<AtomicUsize>,
+    holds: Arc<Holds>,
     /// Sequences without a job, by id.
     pub(super) idle: HashMap<u64, Idle>,
     /// Jobs that wait for room in the cache, in order of arrival.
@@ -49,7 +48,7 @@ pub(super) struct Connections {
     pub(super) pool: Pool,
     pub(super) messages: mpsc::Receiver<Message>,
     pub(super) dropped: Arc<DroppedIds>,
-    pub(super) holds: Arc<AtomicUsize>,
+    pub(super) holds: Arc<Holds>,
     pub(super) counters: Arc<Counters>,
 }
 
@@ -98,7 +97,7 @@ impl Executor {
     /// held. False where there never will be anything.
     fn receive(&mut self) -> bool {
         let mut has_work = !self.running.is_empty() || !self.waiting.is_empty();
-        while !has_work || self.holds.load(Ordering::SeqCst) > 0 {
+        while !has_work || self.holds.keep_waiting() {
             has_work = true;
             match self.messages.blocking_recv() {
                 Some(message) => self.accept(message),
@@ -173,8 +172,10 @@ impl Executor {
                 lease: self.pool.lease(),
                 prefix,
             }),
-            // It is taken once, by the call after which the sequence is idle.
-            None => Err(EngineError::Stopped),
+            // It is taken once, by the call after which the sequence is idle; a fork never had one.
+            None => Err(EngineError::Invalid(
+                "what the fork was to begin with was gone".to_owned(),
+            )),
         }
     }
 
@@ -235,8 +236,9 @@ impl Executor {
         }
         self.running = running;
         let rows = plan(&self.due(), self.options.max_step_tokens);
+        let begun = Instant::now();
         match self.forward(&rows) {
-            Ok(logits) => self.advance(&rows, &logits),
+            Ok(logits) => self.advance(&rows, &logits, begun),
             Err(error) => self.fail(&rows, &error),
         }
     }
@@ -286,7 +288,7 @@ impl Executor {
 
     /// Has each job's rows read, and gives it its next turn after those that got less than they
     /// could use.
-    fn advance(&mut self, rows: &[usize], logits: &Logits) {
+    fn advance(&mut self, rows: &[usize], logits: &Logits, begun: Instant) {
         let known = self.options.tokenizer_size;
         let mut unread = logits.rows().map(|row| &row[..known.min(row.len())]);
         let mut jobs: Vec<(Job, usize, Vec<&[f32]>)> = std::mem::take(&mut self.running)
@@ -306,6 +308,11 @@ impl Executor {
             .par_iter_mut()
             .map(|(job, rows, own)| job.advance(*rows, own.iter().copied()))
             .collect();
+        // Noted before anybody is answered, who may ask.
+        self.counters.stepped(StepTime {
+            rows: rows.iter().sum(),
+            time: begun.elapsed(),
+        });
         let mut served = Vec::new();
         for (((job, rows, _), outcome), all) in jobs.into_iter().zip(outcomes).zip(all_due) {
             job.span.in_scope(|| trace!(rows, "advanced"));

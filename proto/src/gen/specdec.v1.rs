@@ -438,6 +438,19 @@ pub struct DraftEvent {
     /// The worker's load, where it changed.
     #[prost(message, optional, tag = "4")]
     pub load: ::core::option::Option<Load>,
+    /// What the engine's latest steps took, of all coordinators; those before the last 32 are left out.
+    #[prost(message, repeated, tag = "5")]
+    pub steps: ::prost::alloc::vec::Vec<StepTime>,
+}
+/// What a step of the engine took.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct StepTime {
+    /// Rows that it computed, of all sequences and outcomes together.
+    #[prost(uint32, tag = "1")]
+    pub rows: u32,
+    /// Its time in microseconds.
+    #[prost(uint32, tag = "2")]
+    pub micros: u32,
 }
 /// A sequence is prefilled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -32,6 +32,7 @@ const PROVEN: u32 = 512;
 /// is not known: else nobody would notice that plain has become the better one. It costs less than
 /// one token in 200.
 const LOOK_AFTER: u32 = 128;
+const LOOK_SOON: u32 = 8;
 
 /// What a sequence does in its next round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +110,13 @@ impl Gate {
             self.switch(false);
             return Mode::Off;
         }
-        if plan.known && !plan.plain_known && self.since_look >= LOOK_AFTER {
+        // What speaks against it is worth a look soon.
+        let look_after = if plan.rate < plan.plain_rate {
+            LOOK_SOON
+        } else {
+            LOOK_AFTER
+        };
+        if plan.known && !plan.plain_known && self.since_look >= look_after {
             self.since_look = 0;
             return Mode::Off;
         }

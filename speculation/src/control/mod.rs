@@ -39,6 +39,7 @@ pub use ewma::Ewma;
 pub use gate::{Gate, Mode};
 pub use plan::{Plan, Situation, plan};
 pub use ranks::Ranks;
+pub(crate) use rates::{Ahead, Rates};
 pub use trim::trim;
 pub use trust::Trust;
 pub use wait::{Arrival, Offer, wait_for};

@@ -8,20 +8,20 @@ const LATE: f64 = 0.97;
 
 /// A way of drafting ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ahead {
+pub(crate) struct Ahead {
     /// Tokens to draft where nothing was drafted ahead.
-    pub(super) want: usize,
+    pub(crate) want: usize,
     /// Tokens to draft ahead after each outcome.
-    pub(super) ahead_want: usize,
+    pub(crate) ahead_want: usize,
     /// How many candidates are followed at each position: an index into [`WIDTHS`].
-    pub(super) width: usize,
+    pub(crate) width: usize,
 }
 
 /// Lookups by tokens drafted for each sequence.
 type Table = [f64; MAX_DRAFT + 1];
 
 /// What a situation's rates are computed from, looked up once.
-pub(super) struct Rates<'a> {
+pub(crate) struct Rates<'a> {
     situation: &'a Situation<'a>,
     sequences: usize,
     /// Seconds of a verification, its round trip among them.
@@ -71,7 +71,7 @@ struct AfterHit {
 
 impl<'a> Rates<'a> {
     /// `None` where a cost was never measured.
-    pub(super) fn new(situation: &'a Situation<'a>) -> Option<Self> {
+    pub(crate) fn new(situation: &'a Situation<'a>) -> Option<Self> {
         let (sequences, drafting) = (situation.sequences.max(1), situation.drafting.max(1));
         situation.verify.seconds(1)?;
         let verify = |costs: &StepCosts, sequences: usize| -> Table {
@@ -96,12 +96,12 @@ impl<'a> Rates<'a> {
         })
     }
 
-    pub(super) fn plain_is_known(&self) -> bool {
+    pub(crate) fn plain_is_known(&self) -> bool {
         self.situation.verify.is_known(self.sequences)
     }
 
     /// Plain decoding: the rate, and in how many batches.
-    pub(super) fn plain(&self) -> (f64, usize) {
+    pub(crate) fn plain(&self) -> (f64, usize) {
         let one = 1.0 / positive(self.verify[0]);
         let two = 1.0 / positive(self.alternating(0));
         if self.sequences > 1 && two > one * 1.01 {
@@ -115,7 +115,7 @@ impl<'a> Rates<'a> {
     ///
     /// In one batch the target waits for the draft or, where that is far away, decodes plainly
     /// meanwhile: what is left of the proposal then is of use if it begins with what was committed.
-    pub(super) fn synchronous(&self, k: usize, groups: usize) -> f64 {
+    pub(crate) fn synchronous(&self, k: usize, groups: usize) -> f64 {
         let drafting = self.situation.draft_rtt + k as f64 * self.draft;
         match groups {
             1 => {
@@ -162,7 +162,7 @@ impl<'a> Rates<'a> {
     ///
     /// Where a proposal is not there in time, a sequence waits for it or rides along with one token
     /// a round until it is, as [`super::wait_for`] would have it.
-    pub(super) fn ahead(&self, ahead: Ahead) -> f64 {
+    pub(crate) fn ahead(&self, ahead: Ahead) -> f64 {
         let of = &self.widths[ahead.width];
         let (want, steps) = (ahead.want, ahead.ahead_want as f64);
         let draft_rtt = self.situation.draft_rtt;

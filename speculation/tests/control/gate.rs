@@ -97,14 +97,17 @@ fn it_does_not_flap_whatever_it_is_told() {
 #[test]
 fn where_plain_is_not_known_it_looks_now_and_then() {
     let mut gate = Gate::new();
-    let unseen = Plan {
+    let unseen = |rate| Plan {
         plain_known: false,
-        ..promising(0.8)
+        ..promising(rate)
     };
-    let modes = modes(&mut gate, &unseen, 1280);
-    // Not known to be worse: it goes on, but for the looks.
-    assert_eq!(count(&modes, Mode::Off), 10);
-    assert_eq!(count(&modes, Mode::On), 1270);
+    // Not known to be worse: it goes on, but for the looks, which are soon where it seems so.
+    let better = modes(&mut gate, &unseen(1.2), 1280);
+    assert_eq!(count(&better, Mode::Off), 10);
+    assert_eq!(count(&better, Mode::On), 1270);
+    let worse = modes(&mut gate, &unseen(0.8), 1280);
+    assert_eq!(count(&worse, Mode::Off), 160);
+    assert_eq!(count(&worse, Mode::On), 1120);
 }
 
 #[test]

@@ -115,6 +115,18 @@ fn two_batches_alternate_where_that_hides_the_draft() {
     case.draft = costs(0.008, 0.0);
     let two = case.plan();
     assert_eq!(two.groups, 2, "{two:?}");
+    // The target computes both batches in a round, or the drafts take longer.
+    let verify = 0.010 + 0.00016 * (32 * (two.want + 1)) as f64;
+    let drafting = 0.0005 + 0.008 * two.want as f64 + verify + 0.0005;
+    let round = drafting.max(2.0 * verify);
+    assert!(
+        round > drafting,
+        "the case is one where the target is the slower one"
+    );
+    assert!(
+        (two.rate * round / expected(0.9, two.want) - 1.0).abs() < 1e-6,
+        "{two:?}"
+    );
     // Where rows are free, half a batch costs as much as a whole one.
     case.verify = costs(0.017, 0.0);
     case.draft = costs(0.0005, 0.0);

@@ -3,7 +3,7 @@
 use super::prompts::PROMPTS;
 use crate::stack::{self, Answer, Ask, Client, ratio};
 use anyhow::{Context as _, Result};
-use proto::v1::VerificationRule;
+use proto::v1::{DraftSource, VerificationRule};
 use serde::Serialize;
 use std::fmt;
 use std::fs;
@@ -100,7 +100,9 @@ async fn measure(coordinator: &str, options: &Options) -> Result<Report> {
                 seed: options.seed + number,
                 speculate,
                 rule,
+                min_draft_tokens: Some(options.max_draft_tokens),
                 max_draft_tokens: Some(options.max_draft_tokens),
+                sources: &[DraftSource::Model],
                 ..Ask::default()
             };
             if number == 1 {

@@ -5,7 +5,7 @@
 use super::law::{Law, WINDOW};
 use super::{DraftSetting, Micros};
 use crate::scheduler::SequenceId;
-use proto::v1::{DraftCommand, DraftCommit, DraftEvent, DraftOpened, Proposal};
+use proto::v1::{DraftCommand, DraftCommit, DraftEvent, DraftOpened, Proposal, StepTime};
 use speculation::TokenId;
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ pub(super) struct TimedDraft {
     held: BTreeMap<SequenceId, Held>,
     /// The jobs that the step under way advances.
     stepping: Option<Vec<(SequenceId, u64)>>,
+    /// Of which the coordinator has not heard.
+    steps: Vec<StepTime>,
     now: Micros,
     next_job: u64,
     /// Proposals asked for so far.
@@ -55,6 +57,7 @@ impl TimedDraft {
             setting,
             held: BTreeMap::new(),
             stepping: None,
+            steps: Vec::new(),
             now: 0,
             next_job: 0,
             asked: 0,
@@ -182,6 +185,10 @@ impl TimedDraft {
     pub(super) fn end_step(&mut self, now: Micros) -> Option<DraftEvent> {
         self.now = now;
         let stepped = self.stepping.take().expect("a step that ran");
+        self.steps.push(StepTime {
+            rows: stepped.len() as u32,
+            micros: self.setting.step.micros(stepped.len()) as u32,
+        });
         let mut event = DraftEvent::default();
         let mut drafted = Vec::new();
         for (id, number) in stepped {
@@ -219,7 +226,11 @@ impl TimedDraft {
         for id in drafted {
             self.follow(id);
         }
-        (event != DraftEvent::default()).then_some(event)
+        if event != DraftEvent::default() {
+            event.steps = std::mem::take(&mut self.steps);
+            return Some(event);
+        }
+        None
     }
 }
 

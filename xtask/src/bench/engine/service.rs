@@ -5,7 +5,7 @@ use crate::bench::claims::Claim;
 use crate::stack::{self, Answer, Ask, Client, ratio};
 use anyhow::{Result, ensure};
 use models::{Resolved, Role};
-use proto::v1::VerificationRule;
+use proto::v1::{DraftSource, VerificationRule};
 use serde::Serialize;
 use std::path::Path;
 
@@ -57,7 +57,9 @@ async fn ask(client: &mut Client, speculate: bool) -> Result<Answer> {
         seed: 0,
         speculate,
         rule: VerificationRule::Coupled,
+        min_draft_tokens: Some(DRAFT_TOKENS),
         max_draft_tokens: Some(DRAFT_TOKENS),
+        sources: &[DraftSource::Model],
         ..Ask::default()
     };
     client.generate(&ask, |_| Ok(())).await
