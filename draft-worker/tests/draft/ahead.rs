@@ -244,7 +244,7 @@ async fn whatever_comes_about_what_is_drafted_is_what_a_fresh_cache_drafts() {
             hits: 0,
         };
         let mut run = vec![9];
-        for _ in 0..60 {
+        for _ in 0..40 {
             follower.commit(&run, rng.random_range(1..6)).await;
             // So many follow every line.
             follower.foresee(rng.random_range(0..=WIDTH as usize)).await;
