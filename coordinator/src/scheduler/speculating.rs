@@ -246,7 +246,11 @@ impl Scheduler {
             Mode::On => plan.groups,
             Mode::Off | Mode::Probe => plan.plain_groups,
         });
-        let demand = demand(mode, &plan, min_confidence)?;
+        let mut demand = demand(mode, &plan, min_confidence)?;
+        if min > 0 && demand.ahead_want > 0 {
+            // Outcomes after a whole proposal are a token shorter than the others.
+            demand.ahead_want = (min + 1).max(demand.ahead_want);
+        }
         Some((worker, demand))
     }
 
