@@ -232,10 +232,16 @@ impl Scheduler {
         let stated = generation.min_confidence.or((min > 0).then_some(0.0));
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
+        let expected = situation.acceptance.expected(plan.want.max(1));
         self.verifying.vote(match mode {
             Mode::On => plan.groups,
             Mode::Off | Mode::Probe => plan.plain_groups,
         });
+        let ngram = sequence.ngram().map(|draft| draft.survival.iter().sum());
+        if mode == Mode::On && min == 0 && 1.0 + ngram.unwrap_or(0.0) > expected {
+            // N-grams offer more: a proposal would be drafted for nothing.
+            return None;
+        }
         let demand = demand(mode, &plan, min_confidence)?;
         Some((worker, demand))
     }
@@ -296,7 +302,8 @@ impl Scheduler {
         let Some(measured) = worker.map(|worker| &mut self.drafts[worker].measured) else {
             return;
         };
-        if let Some(outcome) = outcome {
+        // What n-grams proposed says nothing of the draft's own choices.
+        if let Some(outcome) = outcome.filter(|_| sent.origin == Origin::Draft) {
             let ranks = &mut measured.ranks;
             if accepted < sent.drafted() {
                 // Its own choice, the first candidate, was rejected.
