@@ -297,7 +297,7 @@ impl Sequence {
     }
 
     /// What it could draft without a model.
-    fn ngram(&self) -> Option<&NgramDraft> {
+    pub(super) fn ngram(&self) -> Option<&NgramDraft> {
         self.ngrams.as_ref()?.draft()
     }
 

@@ -242,15 +242,26 @@ impl Scheduler {
         let stated = generation.min_confidence.or((min > 0).then_some(0.0));
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
+        let expected = situation.acceptance.expected(plan.want.max(1));
         self.verifying.vote(match mode {
             Mode::On => plan.groups,
             Mode::Off | Mode::Probe => plan.plain_groups,
         });
+<<<<<<< HEAD
         let mut demand = demand(mode, &plan, min_confidence)?;
         if min > 0 && demand.ahead_want > 0 {
             // Outcomes after a whole proposal are a token shorter than the others.
             demand.ahead_want = (min + 1).max(demand.ahead_want);
         }
+=======
+        let ngram = sequence.ngram().map(|draft| draft.survival.iter().sum());
+        let free = sequence.is_coupled() && min == 0;
+        if mode == Mode::On && free && 1.0 + ngram.unwrap_or(0.0) > expected {
+            // N-grams offer more: a proposal would be drafted for nothing.
+            return None;
+        }
+        let demand = demand(mode, &plan, min_confidence)?;
+>>>>>>> 6adaf1b2d9c49de7c35a532b55773fca93ca8303
         Some((worker, demand))
     }
 
@@ -310,7 +321,8 @@ impl Scheduler {
         let Some(measured) = worker.map(|worker| &mut self.drafts[worker].measured) else {
             return;
         };
-        if let Some(outcome) = outcome {
+        // What n-grams proposed says nothing of the draft's own choices.
+        if let Some(outcome) = outcome.filter(|_| sent.origin == Origin::Draft) {
             let ranks = &mut measured.ranks;
             if accepted < sent.drafted() {
                 // Its own choice, the first candidate, was rejected.
