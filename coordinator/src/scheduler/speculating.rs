@@ -247,21 +247,17 @@ impl Scheduler {
             Mode::On => plan.groups,
             Mode::Off | Mode::Probe => plan.plain_groups,
         });
-<<<<<<< HEAD
-        let mut demand = demand(mode, &plan, min_confidence)?;
-        if min > 0 && demand.ahead_want > 0 {
-            // Outcomes after a whole proposal are a token shorter than the others.
-            demand.ahead_want = (min + 1).max(demand.ahead_want);
-        }
-=======
         let ngram = sequence.ngram().map(|draft| draft.survival.iter().sum());
         let free = sequence.is_coupled() && min == 0;
         if mode == Mode::On && free && 1.0 + ngram.unwrap_or(0.0) > expected {
             // N-grams offer more: a proposal would be drafted for nothing.
             return None;
         }
-        let demand = demand(mode, &plan, min_confidence)?;
->>>>>>> 6adaf1b2d9c49de7c35a532b55773fca93ca8303
+        let mut demand = demand(mode, &plan, min_confidence)?;
+        if min > 0 && demand.ahead_want > 0 {
+            // Outcomes after a whole proposal are a token shorter than the others.
+            demand.ahead_want = (min + 1).max(demand.ahead_want);
+        }
         Some((worker, demand))
     }
 
