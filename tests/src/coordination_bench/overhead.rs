@@ -1,14 +1,15 @@
 //! What the coordinator costs itself at 64 streams, beside a program that moves the same messages in
-//! the same pattern and does nothing else.
+//! the same pattern and does nothing else. Both have the same stub for their workers, which sleeps for
+//! as long as steps take.
 
+use super::closed_form::expected;
 use super::process::cpu_time;
-use super::single::link;
-use super::stand::{CoordinatorStand, DraftStand, SYNCHRONOUS, target};
+use super::single::{AGREEMENT, link};
+use super::stand::{CoordinatorStand, SYNCHRONOUS};
 use super::streams::{Mode, Track, steady};
 use crate::proxy::Proxy;
 use crate::{Claim, Client, Process};
 use anyhow::Result;
-use engine::synthetic::Description;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -16,7 +17,6 @@ const STREAMS: usize = 64;
 /// Milliseconds of a step, and of a row of it.
 const TARGET_MS: (f64, f64) = (17.0, 0.02);
 const DRAFT_MS: (f64, f64) = (2.5, 0.02);
-const AGREEMENT: f64 = 0.75;
 const DRAFT_TOKENS: u32 = 3;
 
 #[derive(Debug, Serialize)]
@@ -59,20 +59,6 @@ pub(crate) async fn measure(quick: bool, progress: &dyn Fn(&str)) -> Result<Figu
         ramp: Duration::from_secs_f64(ramp),
         window: Duration::from_secs_f64(window),
     };
-    let description = Description {
-        base_ms: TARGET_MS.0,
-        row_ms: TARGET_MS.1,
-        ..Description::default()
-    };
-    let target = target(&description).await?;
-    let description = Description {
-        base_ms: DRAFT_MS.0,
-        row_ms: DRAFT_MS.1,
-        agreement: AGREEMENT,
-        ..description
-    };
-    let draft = DraftStand::start(description, link(0.0)).await?;
-    let coordinator = CoordinatorStand::start(&target, &[&draft], &SYNCHRONOUS).await?;
     let mut figures = Figures {
         streams: STREAMS,
         target_ms: TARGET_MS,
@@ -92,54 +78,60 @@ pub(crate) async fn measure(quick: bool, progress: &dyn Fn(&str)) -> Result<Figu
             } else {
                 &mut figures.speculative
             };
-            let cost = times
-                .cost(&coordinator.process, &coordinator.client, mode, k)
-                .await?;
-            let bare = Bare::start(k, cost.tokens_per_delta).await?;
-            pair.coordinator.push(cost);
+            let workers = Workers::start(k).await?;
+            let coordinator = workers.coordinator().await?;
+            let (process, client) = (&coordinator.process, &coordinator.client);
+            pair.coordinator
+                .push(times.cost(process, client, mode, k).await?);
+            drop(coordinator);
+            let (process, client) = workers.bare(k).await?;
             pair.bare
-                .push(times.cost(&bare.process, &bare.client, mode, k).await?);
+                .push(times.cost(&process, &client, mode, k).await?);
         }
     }
     Ok(figures)
 }
 
-/// The bare program, and the stub that stands for both workers.
-struct Bare {
-    process: Process,
-    client: Client,
-    // Kept alive.
-    _stub: Process,
-    _link: Proxy,
+/// The stub that stands for both workers.
+struct Workers {
+    stub: Process,
+    link: Proxy,
 }
 
-impl Bare {
-    async fn start(k: u32, tokens_per_delta: f64) -> Result<Self> {
-        let argument = |name: &str, value: String| [format!("--{name}"), value];
-        let stub = [
-            vec!["stub".to_owned()],
-            argument("target-ms", step_ms(TARGET_MS, k + 1).to_string()).to_vec(),
-            argument("draft-ms", draft_ms(k).to_string()).to_vec(),
-            argument("draft-tokens", k.to_string()).to_vec(),
-            argument("tokens", tokens_per_delta.to_string()).to_vec(),
+impl Workers {
+    async fn start(k: u32) -> Result<Self> {
+        let options = [
+            ("--target-ms", step_ms(TARGET_MS, k + 1)),
+            ("--draft-ms", draft_ms(k)),
+            ("--draft-tokens", f64::from(k)),
+            ("--tokens", expected(AGREEMENT, k)),
         ];
-        let stub = Process::start("coordination-bench", &stub.concat()).await?;
+        let options = options.map(|(name, value)| [name.to_owned(), value.to_string()]);
+        let args = [vec!["stub".to_owned()], options.concat()].concat();
+        let stub = Process::start("coordination-bench", &args).await?;
         let link = Proxy::start(stub.url(), link(0.0))?;
-        let bare = [
-            vec!["bare".to_owned()],
-            argument("target", stub.url().to_owned()).to_vec(),
-            argument("draft", link.url()).to_vec(),
-            argument("draft-tokens", k.to_string()).to_vec(),
-            argument("streams", STREAMS.to_string()).to_vec(),
+        Ok(Self { stub, link })
+    }
+
+    async fn coordinator(&self) -> Result<CoordinatorStand> {
+        CoordinatorStand::over(self.stub.url(), vec![self.link.url()], &SYNCHRONOUS).await
+    }
+
+    /// The program in the coordinator's place, and a client of it.
+    async fn bare(&self, k: u32) -> Result<(Process, Client)> {
+        let (target, draft) = (self.stub.url(), self.link.url());
+        let (k, streams) = (k.to_string(), STREAMS.to_string());
+        let options = [
+            ["--target", target],
+            ["--draft", &draft],
+            ["--draft-tokens", &k],
+            ["--streams", &streams],
         ];
-        let process = Process::start("coordination-bench", &bare.concat()).await?;
+        let options = options.concat().into_iter().map(ToOwned::to_owned);
+        let args: Vec<_> = std::iter::once("bare".to_owned()).chain(options).collect();
+        let process = Process::start("coordination-bench", &args).await?;
         let client = Client::connect(process.url()).await?;
-        Ok(Self {
-            process,
-            client,
-            _stub: stub,
-            _link: link,
-        })
+        Ok((process, client))
     }
 }
 

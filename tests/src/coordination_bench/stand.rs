@@ -59,9 +59,15 @@ impl CoordinatorStand {
         drafts: &[&DraftStand],
         flags: &[&str],
     ) -> Result<Self> {
-        let mut args = vec!["--target".to_owned(), target.url().to_owned()];
-        for draft in drafts {
-            args.extend(["--draft".to_owned(), draft.link.url()]);
+        let drafts = drafts.iter().map(|draft| draft.link.url()).collect();
+        Self::over(target.url(), drafts, flags).await
+    }
+
+    /// As [`start`](Self::start), over any workers.
+    pub(crate) async fn over(target: &str, drafts: Vec<String>, flags: &[&str]) -> Result<Self> {
+        let mut args = vec!["--target".to_owned(), target.to_owned()];
+        for draft in &drafts {
+            args.extend(["--draft".to_owned(), draft.clone()]);
         }
         args.extend(flags.iter().map(ToString::to_string));
         let process = Process::start("coordinator", &args).await?;

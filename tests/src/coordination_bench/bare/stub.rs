@@ -1,22 +1,28 @@
-//! Stands for the workers: answers after the time that their steps would take.
+//! Stands for the workers: answers after the time that their steps would take, and computes nothing.
 
 use super::{WAITING, serve};
 use anyhow::Result;
+use engine::Vocabulary;
+use engine::synthetic::{Description, Synthetic};
 use futures::StreamExt as _;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use proto::v1::draft_server::{Draft, DraftServer};
 use proto::v1::target_server::{Target, TargetServer};
 use proto::v1::{
-    DescribeRequest, DraftCommand, DraftEvent, GetTokenizerRequest, ModelDescription, Proposal,
-    TargetCommand, TargetEvent, TokenizerChunk, Verdict, VerdictBatch, VerifyBatch,
-    target_command::Command, target_event::Event,
+    DescribeRequest, DraftCommand, DraftCommit, DraftEvent, DraftOpened, GetTokenizerRequest,
+    ModelDescription, Proposal, TargetCommand, TargetEvent, TargetOpened, TokenizerChunk, Verdict,
+    VerdictBatch, VerifyBatch, VerifyItem, target_command::Command, target_event::Event,
 };
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status, Streaming};
+
+/// A word of the vocabulary: every token of every text.
+const TOKEN: u32 = 400;
 
 /// How the stub answers.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -35,12 +41,23 @@ pub struct StubOptions {
     tokens: f64,
 }
 
+/// Both workers.
+#[derive(Clone)]
+struct Stub {
+    options: StubOptions,
+    vocabulary: Arc<Vocabulary>,
+}
+
 /// Serves as a target worker and as a draft worker.
 ///
 /// # Errors
 /// Where it cannot listen.
 pub async fn serve_stub(listen: &str, options: StubOptions) -> Result<()> {
-    let routes = Routes::new(TargetServer::new(options)).add_service(DraftServer::new(options));
+    let stub = Stub {
+        options,
+        vocabulary: Arc::new(Synthetic::new(Description::default()).vocabulary()),
+    };
+    let routes = Routes::new(TargetServer::new(stub.clone())).add_service(DraftServer::new(stub));
     serve(listen, routes).await
 }
 
@@ -49,9 +66,8 @@ type Events<T> = BoxStream<'static, Result<T, Status>>;
 /// Answers each frame on a thread, which sleeps as a worker's executor does.
 fn answers<C, E>(
     mut commands: Streaming<C>,
-    after: Duration,
-    answer: impl Fn(C) -> Option<E> + Send + 'static,
-) -> Events<E>
+    answer: impl Fn(C) -> (Duration, Option<E>) + Send + 'static,
+) -> Response<Events<E>>
 where
     C: Send + 'static,
     E: Send + 'static,
@@ -60,8 +76,9 @@ where
     let (frames, mut taken) = mpsc::channel(WAITING);
     thread::spawn(move || {
         while let Some(frame) = taken.blocking_recv() {
+            let (after, event) = answer(frame);
             thread::sleep(after);
-            if let Some(event) = answer(frame)
+            if let Some(event) = event
                 && events.blocking_send(Ok(event)).is_err()
             {
                 return;
@@ -77,51 +94,103 @@ where
         }
     });
     // The task lives as long as the answers are wanted.
-    let outgoing = ReceiverStream::new(outgoing);
-    outgoing
-        .map(move |event| {
-            let _ = &tasks;
-            event
+    let outgoing = ReceiverStream::new(outgoing).map(move |event| {
+        let _ = &tasks;
+        event
+    });
+    Response::new(outgoing.boxed())
+}
+
+impl Stub {
+    fn describe(&self) -> Response<ModelDescription> {
+        let size = self.vocabulary.size as u32;
+        Response::new(ModelDescription {
+            model_id: "stub".to_owned(),
+            context_length: 8192,
+            vocabulary_rows: size,
+            tokenizer_size: size,
+            tokenizer_fingerprint: self.vocabulary.fingerprint.clone(),
+            eos_token_ids: self.vocabulary.eos_ids.clone(),
+            max_sequences: 256,
+            max_draft_tokens: 16,
+            device: "none".to_owned(),
+            batch_invariant: true,
+            ..ModelDescription::default()
         })
-        .boxed()
+    }
+
+    fn tokenizer(&self) -> Response<Events<TokenizerChunk>> {
+        let data = self.vocabulary.tokenizer_json.clone();
+        Response::new(stream::iter([Ok(TokenizerChunk { data })]).boxed())
+    }
 }
 
 impl StubOptions {
-    fn verdicts(&self, batch: VerifyBatch) -> TargetEvent {
-        let verdict = |(number, item): (usize, proto::v1::VerifyItem)| {
-            let upto = |number: usize| (number as f64 * self.tokens) as u64;
+    fn target(self, command: TargetCommand) -> (Duration, Option<TargetEvent>) {
+        let (after, event) = match command.command {
+            Some(Command::Open(open)) => {
+                let opened = TargetOpened {
+                    sequence: open.sequence,
+                    epoch: open.epoch,
+                    base_len: open.token_ids.len() as u32,
+                    next_token: TOKEN,
+                    logprobs: None,
+                };
+                (0.0, Event::Opened(opened))
+            }
+            Some(Command::Verify(batch)) => (self.target_ms, Event::Verdicts(self.verdicts(batch))),
+            Some(Command::Close(_)) | None => return (Duration::ZERO, None),
+        };
+        let event = TargetEvent { event: Some(event) };
+        (milliseconds(after), Some(event))
+    }
+
+    fn verdicts(self, batch: VerifyBatch) -> VerdictBatch {
+        let verdict = |(number, item): (usize, VerifyItem)| {
+            let upto = |number: usize| (number as f64 * self.tokens) as u32;
             let tokens = upto(number + 1) - upto(number);
             Verdict {
                 sequence: item.sequence,
                 epoch: item.epoch,
                 base_len: item.base_len,
-                accepted: (tokens.max(1) - 1) as u32,
-                next_token: 300,
+                accepted: tokens.saturating_sub(1).min(item.draft_ids.len() as u32),
+                next_token: TOKEN,
                 ..Verdict::default()
             }
         };
-        let verdicts = VerdictBatch {
+        VerdictBatch {
             step: batch.step,
             items: batch.items.into_iter().enumerate().map(verdict).collect(),
-            compute_us: 17_000,
-        };
-        TargetEvent {
-            event: Some(Event::Verdicts(verdicts)),
+            compute_us: (self.target_ms * 1e3) as u32,
         }
     }
 
-    fn proposals(&self, command: DraftCommand) -> DraftEvent {
-        let proposals = command.commits.into_iter().map(|commit| Proposal {
+    fn draft(self, command: DraftCommand) -> (Duration, Option<DraftEvent>) {
+        let opened = command.opens.iter().map(|open| DraftOpened {
+            sequence: open.sequence,
+            epoch: open.epoch,
+            base_len: open.token_ids.len() as u32,
+        });
+        let wanting = command.commits.iter().filter(|commit| commit.want > 0);
+        let event = DraftEvent {
+            opened: opened.collect(),
+            proposals: wanting.map(|commit| self.proposal(commit)).collect(),
+            ..DraftEvent::default()
+        };
+        let drafts = !event.proposals.is_empty();
+        let after = if drafts { self.draft_ms } else { 0.0 };
+        let answers = drafts || !event.opened.is_empty();
+        (milliseconds(after), answers.then_some(event))
+    }
+
+    fn proposal(self, commit: &DraftCommit) -> Proposal {
+        Proposal {
             sequence: commit.sequence,
             epoch: commit.epoch,
             base_len: commit.base_len + commit.token_ids.len() as u32,
-            draft_ids: vec![300; self.draft_tokens as usize],
-            compute_us: 7_500,
+            draft_ids: vec![TOKEN; self.draft_tokens.min(commit.want) as usize],
+            compute_us: (self.draft_ms * 1e3) as u32,
             ..Proposal::default()
-        });
-        DraftEvent {
-            proposals: proposals.collect(),
-            ..DraftEvent::default()
         }
     }
 }
@@ -131,12 +200,12 @@ fn milliseconds(count: f64) -> Duration {
 }
 
 #[tonic::async_trait]
-impl Target for StubOptions {
+impl Target for Stub {
     async fn describe(
         &self,
         _request: Request<DescribeRequest>,
     ) -> Result<Response<ModelDescription>, Status> {
-        Err(Status::unimplemented("a stub has no model"))
+        Ok(self.describe())
     }
 
     type GetTokenizerStream = Events<TokenizerChunk>;
@@ -145,7 +214,7 @@ impl Target for StubOptions {
         &self,
         _request: Request<GetTokenizerRequest>,
     ) -> Result<Response<Self::GetTokenizerStream>, Status> {
-        Err(Status::unimplemented("a stub has no tokenizer"))
+        Ok(self.tokenizer())
     }
 
     type VerifyStream = Events<TargetEvent>;
@@ -154,24 +223,19 @@ impl Target for StubOptions {
         &self,
         request: Request<Streaming<TargetCommand>>,
     ) -> Result<Response<Self::VerifyStream>, Status> {
-        let (options, after) = (*self, milliseconds(self.target_ms));
-        let events = answers(request.into_inner(), after, move |command| {
-            match command.command {
-                Some(Command::Verify(batch)) => Some(options.verdicts(batch)),
-                _ => None,
-            }
-        });
-        Ok(Response::new(events))
+        let options = self.options;
+        let commands = request.into_inner();
+        Ok(answers(commands, move |command| options.target(command)))
     }
 }
 
 #[tonic::async_trait]
-impl Draft for StubOptions {
+impl Draft for Stub {
     async fn describe(
         &self,
         _request: Request<DescribeRequest>,
     ) -> Result<Response<ModelDescription>, Status> {
-        Err(Status::unimplemented("a stub has no model"))
+        Ok(self.describe())
     }
 
     type GetTokenizerStream = Events<TokenizerChunk>;
@@ -180,7 +244,7 @@ impl Draft for StubOptions {
         &self,
         _request: Request<GetTokenizerRequest>,
     ) -> Result<Response<Self::GetTokenizerStream>, Status> {
-        Err(Status::unimplemented("a stub has no tokenizer"))
+        Ok(self.tokenizer())
     }
 
     type ProposeStream = Events<DraftEvent>;
@@ -189,10 +253,8 @@ impl Draft for StubOptions {
         &self,
         request: Request<Streaming<DraftCommand>>,
     ) -> Result<Response<Self::ProposeStream>, Status> {
-        let (options, after) = (*self, milliseconds(self.draft_ms));
-        let events = answers(request.into_inner(), after, move |command| {
-            Some(options.proposals(command))
-        });
-        Ok(Response::new(events))
+        let options = self.options;
+        let commands = request.into_inner();
+        Ok(answers(commands, move |command| options.draft(command)))
     }
 }
