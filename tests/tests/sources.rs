@@ -4,7 +4,7 @@
 use anyhow::Result;
 use proto::v1::{DraftSource, GenerateRequest, SamplingParams, TokenOrigin, VerificationRule};
 use specdec_tests::drafts::{Agreement, TinyCluster};
-use specdec_tests::{Prompting as _, text_prompt};
+use specdec_tests::{Cluster, ClusterOptions, Prompting as _, text_prompt};
 
 const SOURCES: [&[DraftSource]; 4] = [
     &[],
@@ -36,7 +36,7 @@ fn drafted(request: &GenerateRequest, sources: &[DraftSource], k: Option<u32>) -
 #[tokio::test]
 async fn whatever_drafts_the_text_is_the_plain_one() -> Result<()> {
     let tiny = TinyCluster::start(&[Agreement::Half]).await?;
-    let (mut ngrams, mut models, mut hits) = (0, 0, 0);
+    let (mut ngrams, mut models) = (0, 0);
     for (seed, temperature) in [(1, 0.0), (2, 0.4), (3, 0.8), (4, 1.0)] {
         let plain = request(seed, temperature);
         let expected = tiny.client.generate(plain.clone().plain()).await?;
@@ -51,13 +51,31 @@ async fn whatever_drafts_the_text_is_the_plain_one() -> Result<()> {
                 answer.speculation
             );
             ngrams += answer.speculation.accepted_ngram_tokens;
-            hits += answer.speculation.ahead_hits;
             let of_model = |origin: &&i32| **origin == i32::from(TokenOrigin::Draft);
             models += answer.origins.iter().filter(of_model).count();
         }
     }
-    eprintln!("accepted: {ngrams} of n-grams, {models} of the model; {hits} drafted ahead");
-    assert!(ngrams > 0 && models > 0 && hits > 0, "each took part");
+    eprintln!("accepted: {ngrams} of n-grams, {models} of the model");
+    assert!(ngrams > 0 && models > 0, "each took part");
+    Ok(())
+}
+
+/// A target that takes its time, and a draft that has enough of it to go on meanwhile.
+#[tokio::test]
+async fn what_is_drafted_ahead_is_there_when_the_verdict_comes() -> Result<()> {
+    let draft = "synthetic:agreement=0.9,base_ms=0.5";
+    let options = ClusterOptions::new("synthetic:base_ms=20", [draft]);
+    let cluster = Cluster::start(options).await?;
+    let client = cluster.client().await?;
+    for temperature in [0.0, 1.0] {
+        let request = request(7, temperature);
+        let plain = client.generate(request.clone().plain()).await?;
+        let asked = drafted(&request, &[DraftSource::Model], Some(4));
+        let answer = client.generate(asked).await?;
+        assert_eq!(answer.ids, plain.ids);
+        let stats = &answer.speculation;
+        assert!(stats.ahead_hits > stats.ahead_misses, "{stats:?}");
+    }
     Ok(())
 }
 
