@@ -68,9 +68,9 @@ async fn what_is_drafted_ahead_is_there_when_the_verdict_comes() -> Result<()> {
     let cluster = Cluster::start(options).await?;
     let client = cluster.client().await?;
     for temperature in [0.0, 1.0] {
-        let request = request(7, temperature);
+        let request = request(7, temperature).tokens(160);
         let plain = client.generate(request.clone().plain()).await?;
-        let asked = drafted(&request, &[DraftSource::Model], Some(4));
+        let asked = drafted(&request, &[DraftSource::Model], None);
         let answer = client.generate(asked).await?;
         assert_eq!(answer.ids, plain.ids);
         let stats = &answer.speculation;
