@@ -17,7 +17,7 @@ const AT_ONCE: usize = 50;
 
 /// Requests before the first that counts, as a share of those that do: caches and buffers come to
 /// their size, and the allocator to what it keeps.
-const WARM: f64 = 0.4;
+const WARM: f64 = 1.0;
 
 /// The share by which the coordinator may grow over the requests that count: what an allocator keeps
 /// of pieces that it can no longer join.
