@@ -72,7 +72,7 @@ pub(crate) enum Next {
     /// Follow the outcomes of what was proposed.
     Follow,
     /// Draft.
-    Draft(Draft),
+    Draft(Box<Draft>),
 }
 
 /// What a draft that ended is good for.
@@ -234,7 +234,7 @@ impl Drafting {
             before: None,
         });
         let line = std::mem::take(&mut self.line);
-        Next::Draft(Draft {
+        Next::Draft(Box::new(Draft {
             id,
             count,
             feed: self.history.feed(&line.ids),
@@ -242,7 +242,7 @@ impl Drafting {
             engine: self.engine.clone(),
             is_outcome: false,
             abandoned,
-        })
+        }))
     }
 
     /// Has forks of the sequence draft on after each outcome of the line that is to be followed.

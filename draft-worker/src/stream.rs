@@ -187,7 +187,7 @@ impl ProposeStream {
                 self.answers.proposals.push(proposal);
                 self.follow(sequence, epoch);
             }
-            Next::Draft(draft) => self.start(sequence, epoch, draft_work(draft)),
+            Next::Draft(draft) => self.start(sequence, epoch, draft_work(*draft)),
         }
     }
 
@@ -351,3 +351,6 @@ async fn draft_work(draft: Draft) -> DoneKind {
         None => DoneKind::Abandoned,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -119,6 +119,18 @@ fn cases() -> Vec<Case> {
     for (name, options) in choices {
         cases.push((name, choosing(options)));
     }
+    let sampler = Sampler {
+        sampling: sampling(cold),
+        key: NoiseKey::from_seed(1),
+    };
+    let candidates: Reading = Box::new(move |row, position| {
+        black_box(sampler.candidates(row, position, 4));
+    });
+    let confidence: Reading = Box::new(move |row, _| {
+        black_box(sampler.confidence(row, 7));
+    });
+    cases.push(("4 candidates, T 0.7", candidates));
+    cases.push(("confidence, T 0.7", confidence));
     let laws = [
         ("draft law, T 1", plain()),
         (

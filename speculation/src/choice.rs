@@ -104,8 +104,8 @@ impl Sampler {
         ids
     }
 
-    /// The probability of `token` under the law that `logits` make. At temperature 0, where that is
-    /// certainty, the probability at temperature 1.
+    /// The probability of `token` under the law that `logits` make, to some millionths of it. At
+    /// temperature 0, where that is certainty, the probability at temperature 1.
     pub fn confidence(&self, logits: &[f32], token: TokenId) -> f64 {
         let logits = Logits::new(logits);
         if logits.argmax().is_none() {
@@ -113,12 +113,12 @@ impl Sampler {
         }
         if self.sampling.is_greedy() {
             let scores = Scores::new(&logits, 1.0);
-            return scores.weight(token) / scores.total();
+            return scores.weight(token) / scores.rough_total();
         }
         let options = self.sampling.options();
         let scores = Scores::new(&logits, options.temperature);
         match scores.kept(options) {
-            None => scores.weight(token) / scores.total(),
+            None => scores.weight(token) / scores.rough_total(),
             Some(kept) if kept.contains(&token) => {
                 let total: f64 = kept.iter().map(|id| scores.weight(*id)).sum();
                 scores.weight(token) / total

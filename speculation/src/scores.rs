@@ -4,7 +4,7 @@
 //! Must not know of noise.
 
 use crate::TokenId;
-use crate::exponential::{LEAST_EXPONENT, exp};
+use crate::exponential::{LEAST_EXPONENT, exp, rough_exp};
 use crate::logits::{Logits, cap};
 use crate::sampling::SamplingOptions;
 use crate::typical::{typical, typical_of};
@@ -64,6 +64,18 @@ impl<'a> Scores<'a> {
     /// The sum of all weights.
     pub(crate) fn total(&self) -> f64 {
         self.block_weights().iter().sum()
+    }
+
+    /// The sum of all weights, to some millionths of it.
+    pub(crate) fn rough_total(&self) -> f64 {
+        let peak = self.peak as f32;
+        // Not infinite, so that the peak itself weighs 1.
+        let inverse = self.inverse_temperature.min(f64::from(f32::MAX)) as f32;
+        let blocks = self.logits.blocks();
+        blocks
+            .filter(|(_, peak, _)| self.of_logit(*peak).is_some())
+            .map(|(_, _, block)| f64::from(rough_weight(block, peak, inverse)))
+            .sum()
     }
 
     /// The sum of the weights of each block.
@@ -237,6 +249,19 @@ wide! {
             }
         }
         lanes.into_iter().chain(rest.iter().map(weight_of)).sum()
+    }
+}
+
+wide! {
+    /// The sum of the weights of `block`, roughly.
+    fn rough_weight(block: &[f32], peak: f32, inverse_temperature: f32) -> f32 {
+        let mut lanes = [0.0; 16];
+        for row in block.chunks(16) {
+            for (lane, logit) in lanes.iter_mut().zip(row) {
+                *lane += rough_exp((cap(*logit) - peak) * inverse_temperature);
+            }
+        }
+        lanes.into_iter().sum()
     }
 }
 

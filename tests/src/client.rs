@@ -3,8 +3,8 @@
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use proto::v1::{
-    self, Chat, ChatMessage, Finished, GenerateRequest, LogprobsMode, LogprobsParams, Prompt,
-    SamplingParams, SpeculationMode, StopParams, StructuredOutput, TokenIds, TokenOrigin,
+    self, Chat, ChatMessage, DraftSource, Finished, GenerateRequest, LogprobsMode, LogprobsParams,
+    Prompt, SamplingParams, SpeculationMode, StopParams, StructuredOutput, TokenIds, TokenOrigin,
     TokenizeRequest, VerificationRule, generate_response::Event,
     generation_client::GenerationClient, prompt, structured_output,
 };
@@ -51,8 +51,10 @@ impl Answer {
     /// and, where asked for, its log-probabilities.
     fn check_counts(&self, logprobs: bool) -> Result<()> {
         let tokens = self.ids.len();
-        let draft = i32::from(TokenOrigin::Draft);
-        let accepted = self.origins.iter().filter(|it| **it == draft).count();
+        let target = i32::from(TokenOrigin::Target);
+        let ngram = i32::from(TokenOrigin::Ngram);
+        let accepted = self.origins.iter().filter(|it| **it != target).count();
+        let ngrams = self.origins.iter().filter(|it| **it == ngram).count();
         let stats = &self.speculation;
         for (what, count, expected) in [
             ("usage", self.usage.completion_tokens as usize, tokens),
@@ -63,6 +65,7 @@ impl Answer {
                 if logprobs { tokens } else { 0 },
             ),
             ("accepted", stats.accepted_draft_tokens as usize, accepted),
+            ("n-grams", stats.accepted_ngram_tokens as usize, ngrams),
         ] {
             anyhow::ensure!(
                 count == expected,
@@ -158,6 +161,7 @@ impl Prompting for GenerateRequest {
         // Of so many in every round, whether or not it pays: these are tests of what happens then.
         speculation.max_draft_tokens = Some(k);
         speculation.min_draft_tokens = Some(k);
+        speculation.sources = vec![DraftSource::Model.into()];
         self
     }
 

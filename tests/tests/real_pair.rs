@@ -148,7 +148,11 @@ async fn smollm2_tokenizes_and_renders_as_its_makers_meant() -> Result<()> {
     let client = cluster.client().await?;
     matches_reference(&client, include_str!("data/smollm2-135m.json"), &[]).await?;
     let answer = client
-        .generate(text_prompt("The capital of France is").at_most(24))
+        .generate(
+            text_prompt("The capital of France is")
+                .drafting(3)
+                .at_most(24),
+        )
         .await?;
     assert!(answer.text.contains("Paris"), "{}", answer.text);
     assert_eq!(answer.acceptance(), 1.0, "the draft is the target");

@@ -124,6 +124,9 @@ fn load_blocking(options: &ModelOptions, lean: Lean, role: Role) -> anyhow::Resu
     };
     let load = load_options(options, lean, &source)?;
     let cache_bytes = plan_memory(options, &source, &load)?;
+    // The toy model sleeps as a GPU computes.
+    let on_cpu = load.device.is_cpu() && matches!(source, Source::Files(_));
+    let step_tokens = options.step_tokens(on_cpu);
     let served_by = (load.device.to_string(), load.batch_invariant);
     let Loaded { model, vocabulary } = engine::load(&source, load)?;
     let vocabulary = Arc::new(vocabulary);
@@ -134,8 +137,11 @@ fn load_blocking(options: &ModelOptions, lean: Lean, role: Role) -> anyhow::Resu
         max_sequences: options.max_sequences as usize,
         max_draft_tokens: options.max_draft_tokens as usize,
     };
-    let engine = Engine::start(model, engine_options(options, &limits, cache_bytes))
-        .context("cannot start the engine")?;
+    let engine = Engine::start(
+        model,
+        engine_options(options, &limits, cache_bytes, step_tokens),
+    )
+    .context("cannot start the engine")?;
     let blocks = engine.cache().blocks;
     tracing::info!(
         model = model_id,
@@ -180,7 +186,7 @@ fn plan_memory(options: &ModelOptions, source: &Source, load: &LoadOptions) -> a
     let footprint = engine::footprint(path, load, options.cache_type)?;
     let sizes = Sizes {
         cache_mib: options.cache_mib,
-        max_step_tokens: options.max_step_tokens as usize,
+        max_step_tokens: options.step_tokens(load.device.is_cpu()),
         max_sequences: options.max_sequences as usize,
     };
     let plan = MemoryPlan::new(&footprint, sizes, &load.device)?;
@@ -188,13 +194,18 @@ fn plan_memory(options: &ModelOptions, source: &Source, load: &LoadOptions) -> a
     Ok(plan.cache)
 }
 
-fn engine_options(options: &ModelOptions, limits: &Limits, cache_bytes: u64) -> EngineOptions {
+fn engine_options(
+    options: &ModelOptions,
+    limits: &Limits,
+    cache_bytes: u64,
+    step_tokens: usize,
+) -> EngineOptions {
     EngineOptions {
         max_sequences: limits.max_sequences,
         cache_bytes: usize::try_from(cache_bytes).unwrap_or(usize::MAX),
         cache_type: options.cache_type,
         prefix_sharing: options.prefix_sharing,
-        max_step_tokens: options.max_step_tokens as usize,
+        max_step_tokens: step_tokens,
         tokenizer_size: limits.tokenizer_size,
     }
 }

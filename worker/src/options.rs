@@ -50,9 +50,10 @@ pub struct ModelOptions {
     pub prefix_sharing: bool,
 
     /// Tokens per step. A longer prompt is prefilled in pieces, between the steps of other sequences: smaller
-    /// values keep those responsive, larger ones prefill faster.
-    #[arg(long, env = "SPECDEC_MAX_STEP_TOKENS", default_value_t = 512, value_parser = value_parser!(u32).range(1..))]
-    pub max_step_tokens: u32,
+    /// values keep those responsive, larger ones prefill faster. Unset takes 128 on the cpu, where a step takes as long as
+    /// its tokens are many, and 512 on a GPU and for the toy model.
+    #[arg(long, env = "SPECDEC_MAX_STEP_TOKENS", value_parser = value_parser!(u32).range(1..))]
+    pub max_step_tokens: Option<u32>,
 
     /// The most tokens that one proposal may hold.
     #[arg(long, env = "SPECDEC_MAX_DRAFT_TOKENS", default_value_t = 16, value_parser = value_parser!(u32).range(1..=1024))]
@@ -105,6 +106,12 @@ impl ModelOptions {
             DeviceChoice::Cuda(_) | DeviceChoice::Metal(_) => self.fits(false),
             DeviceChoice::Auto => Ok(()),
         }
+    }
+
+    /// The most tokens of a step, on the cpu or elsewhere.
+    pub(crate) fn step_tokens(&self, on_cpu: bool) -> usize {
+        let default = if on_cpu { 128 } else { 512 };
+        self.max_step_tokens.unwrap_or(default) as usize
     }
 
     /// Whether logits are to be the same whatever else is in the step, on `device`.

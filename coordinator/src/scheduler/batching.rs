@@ -22,6 +22,9 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// How much longer than it should take a proposal is waited for each time that it did not come.
 const OVERDUE: f64 = 0.1;
 
+/// A proposal that is overdue is not expected sooner than the clock ticks, in seconds.
+const TICK: f64 = 0.001;
+
 /// What is expected of a draft worker of which nothing is known yet.
 const UNKNOWN_SECONDS: f64 = 0.005;
 
@@ -157,7 +160,7 @@ impl Scheduler {
         let expected = |survival: &[f64]| survival.iter().sum::<f64>();
         // Under the rules that compare probabilities nothing may depend on the tokens that were drawn,
         // which of two drafts it is included.
-        let chooses = sequence.is_coupled() || sequence.seat.is_none();
+        let chooses = sequence.is_coupled() || !sequence.choice.generation.sources.model;
         if chooses && expected(ngram) > expected(&model) {
             return (ngram.to_vec(), Origin::Ngram);
         }
@@ -200,7 +203,7 @@ impl Scheduler {
         let seconds = if left > 0.0 {
             left
         } else {
-            (-left).max(OVERDUE * expected)
+            (-left).max(OVERDUE * expected).max(TICK)
         };
         let acceptance = &sequence.control.acceptance;
         let acceptance = acceptance.as_ref().unwrap_or(&measured.acceptance);
@@ -213,11 +216,14 @@ impl Scheduler {
 
     fn send_batch(&mut self, offers: &[Offer], now: Instant) {
         let beside = self.verifying.rtt.value().unwrap_or(0.0);
-        let survivals: Vec<Vec<f64>> = offers.iter().map(|offer| self.to_trim(offer)).collect();
-        let lens = trim(&survivals, &self.verifying.step, beside);
+        let survivals = offers.iter().map(|offer| offer.survival.clone());
+        let pays = trim(&survivals.collect::<Vec<_>>(), &self.verifying.step, beside);
         let mut items = BTreeMap::new();
-        for (offer, len) in offers.iter().zip(lens) {
+        for (offer, pays) in offers.iter().zip(pays) {
             if let Some(sequence) = self.sequences.get_mut(&offer.id) {
+                // Whether or not it pays, where the client says so.
+                let least = sequence.choice.generation.min_draft_tokens;
+                let len = pays.max(least.min(offer.survival.len()));
                 items.insert(offer.id, sequence.send(offer, len));
             }
         }
@@ -251,15 +257,6 @@ impl Scheduler {
             .values()
             .filter_map(|sequence| sequence.seat.as_ref());
         seats.any(|seat| seat.ahead_wanted > 0)
-    }
-
-    /// The survivals that decide how much of an offer is verified: all of it where its length is fixed.
-    fn to_trim(&self, offer: &Offer) -> Vec<f64> {
-        let fixed = |sequence: &Sequence| sequence.choice.generation.min_draft_tokens > 0;
-        if self.sequences.get(&offer.id).is_some_and(fixed) {
-            return vec![1.0; offer.survival.len()];
-        }
-        offer.survival.clone()
     }
 }
 
@@ -300,7 +297,7 @@ impl Sequence {
     }
 
     /// What it could draft without a model.
-    fn ngram(&self) -> Option<&NgramDraft> {
+    pub(super) fn ngram(&self) -> Option<&NgramDraft> {
         self.ngrams.as_ref()?.draft()
     }
 

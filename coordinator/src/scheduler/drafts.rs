@@ -97,7 +97,15 @@ impl Scheduler {
             self.malformed += 1;
             return self.sync_idle(id, now);
         };
-        if probed {
+        // One that comes too late tells as much as one that is verified.
+        let since = sequence.committed.tokens().get(base..);
+        let refuted = since.filter(|_| answers && sequence.is_coupled());
+        let refuted = refuted.and_then(|since| guess.refuted_by(since));
+        if let Some(round) = refuted {
+            let measured = &mut self.drafts[worker].measured;
+            measured.observe(round, &mut sequence.control);
+        }
+        if probed && refuted.is_none() {
             sequence.control.watch(base, guess.drafted.ids, wanted);
         } else if !sequence.take_in(base, guess) {
             self.stale += 1;

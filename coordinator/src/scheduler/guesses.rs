@@ -7,6 +7,7 @@
 //! others a choice among strings that depends on their tokens would change the law.
 
 use super::proposals::Drafted;
+use speculation::control::Round;
 use speculation::{TokenId, common_prefix};
 
 /// The most strings kept for one sequence: all outcomes of the longest proposal at the greatest width.
@@ -92,6 +93,18 @@ impl Guesses {
 }
 
 impl Guess {
+    /// What `run` says of it where it was not verified and is wrong; none where it may be right.
+    pub(super) fn refuted_by(&self, run: &[TokenId]) -> Option<Round> {
+        let ids = &self.drafted.ids;
+        let agree = common_prefix(ids, run);
+        (agree < run.len().min(ids.len())).then_some(Round {
+            wanted: self.wanted,
+            drafted: ids.len(),
+            verified: ids.len(),
+            accepted: agree,
+        })
+    }
+
     /// Cuts `run` off its beginning; false where it does not begin so, or nothing is left.
     pub(super) fn advance(&mut self, run: &[TokenId]) -> bool {
         let ids = &mut self.drafted.ids;

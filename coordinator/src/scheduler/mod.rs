@@ -175,7 +175,7 @@ impl Scheduler {
             Event::TargetUp { limits, replaced } => self.target_up(limits, replaced, now),
             Event::TargetDown => self.target_down(now),
             Event::Target(event) => self.target_event(event, now),
-            Event::DraftUp(worker, limits) => self.draft_up(worker, limits),
+            Event::DraftUp(worker, limits) => self.draft_up(worker, limits, now),
             Event::DraftDown(worker) => self.draft_down(worker, now),
             Event::DraftRetired(worker) => self.draft_retired(worker, now),
             Event::Draft(worker, event) => self.draft_event(worker, event, now),

@@ -3,6 +3,9 @@
 //! A sequence goes where it gains most, less what those that are there lose by it, and stays: its
 //! cache there is warm. It moves when its worker is lost, or when another would give it clearly more.
 
+#[cfg(test)]
+mod tests;
+
 use super::sequence::Seat;
 use super::speculating::Measured;
 use super::worth::{Predictions, Worth, predict};
@@ -92,12 +95,16 @@ impl DraftWorker {
 }
 
 impl Scheduler {
-    pub(super) fn draft_up(&mut self, worker: WorkerId, limits: DraftLimits) {
+    /// A worker is there: who found none is the first to have a place.
+    pub(super) fn draft_up(&mut self, worker: WorkerId, limits: DraftLimits, now: Instant) {
         if worker >= self.drafts.len() {
             self.drafts.resize_with(worker + 1, DraftWorker::default);
         }
         self.unseat(worker);
         self.drafts[worker].limits = Some(limits);
+        for id in self.seatless.clone() {
+            self.take_seat(id, now);
+        }
     }
 
     /// A worker is lost. A sequence may be what brought it down, so it may not do so for ever.

@@ -8,7 +8,8 @@ use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
 use proto::v1::DraftEvent;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, plan,
+    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, Trust,
+    observe_verification, plan,
 };
 use speculation::{TokenId, common_prefix};
 use std::time::Instant;
@@ -60,6 +61,14 @@ impl Default for Measured {
 }
 
 impl Measured {
+    /// Takes in what became of a proposal, for the worker and for the sequence.
+    pub(super) fn observe(&mut self, round: Round, sequence: &mut Speculating) {
+        self.acceptance.observe(round);
+        let own = &mut sequence.acceptance;
+        own.get_or_insert_with(|| Acceptance::from_prior(&self.acceptance))
+            .observe(round);
+    }
+
     /// The confidence below which one more drafted token costs more time than it saves. Those that
     /// are drafted while something is verified cost none.
     fn least_confidence(&self, plan: &Plan, drafting: usize) -> f32 {
@@ -80,6 +89,10 @@ pub(super) struct Verifying {
     pub(super) step_ahead: StepCosts,
     /// Seconds from a batch to its verdicts, beside verification.
     pub(super) rtt: Ewma,
+    /// How far plans hold.
+    pub(super) trust: Trust,
+    /// Prompts were prefilled during the latest batch: what it took says nothing of others.
+    pub(super) disturbed: bool,
     /// Sequences that the target decodes at present.
     pub(super) sequences: usize,
     /// The share of recent plans that want two groups.
@@ -93,6 +106,8 @@ impl Default for Verifying {
             step: StepCosts::default(),
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
+            trust: Trust::new(),
+            disturbed: false,
             sequences: 0,
             wants_two: 0.0,
             two: false,
@@ -104,6 +119,11 @@ impl Verifying {
     /// Batches that may be under way at once: with two, one group is verified while the other drafts.
     pub(super) fn groups(&self) -> usize {
         1 + usize::from(self.two)
+    }
+
+    /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
+    pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
+        observe_verification(&mut self.step, &mut self.step_ahead, rows, seconds, ahead);
     }
 
     fn vote(&mut self, groups: usize) {
@@ -132,6 +152,8 @@ pub(super) struct Speculating {
     gate: Gate,
     /// The latest plan, and for how many rounds it has held.
     plan: Option<(Plan, u32)>,
+    /// What the gate said last; none where it is not asked.
+    mode: Option<Mode>,
     watched: Option<Watched>,
 }
 
@@ -149,8 +171,14 @@ impl Speculating {
             acceptance: None,
             gate: Gate::default(),
             plan: None,
+            mode: None,
             watched: None,
         }
+    }
+
+    /// What it was to do in the round that ends, where it was free to choose.
+    pub(super) fn doing(&self) -> Option<(Plan, Mode)> {
+        Some((self.plan?.0, self.mode?))
     }
 
     /// Compares `ids` with what is committed after the first `base` tokens.
@@ -206,16 +234,30 @@ impl Scheduler {
         let mode = if min > 0 {
             Mode::On
         } else {
-            sequence.control.gate.decide(&plan)
+            let plan = self.verifying.trust.temper(plan);
+            let mode = sequence.control.gate.decide(&plan);
+            sequence.control.mode = Some(mode);
+            mode
         };
         let stated = generation.min_confidence.or((min > 0).then_some(0.0));
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
+        let expected = situation.acceptance.expected(plan.want.max(1));
         self.verifying.vote(match mode {
             Mode::On => plan.groups,
             Mode::Off | Mode::Probe => plan.plain_groups,
         });
-        let demand = demand(mode, &plan, min_confidence)?;
+        let ngram = sequence.ngram().map(|draft| draft.survival.iter().sum());
+        let free = sequence.is_coupled() && min == 0;
+        if mode == Mode::On && free && 1.0 + ngram.unwrap_or(0.0) > expected {
+            // N-grams offer more: a proposal would be drafted for nothing.
+            return None;
+        }
+        let mut demand = demand(mode, &plan, min_confidence)?;
+        if min > 0 && demand.ahead_want > 0 {
+            // Outcomes after a whole proposal are a token shorter than the others.
+            demand.ahead_want = (min + 1).max(demand.ahead_want);
+        }
         Some((worker, demand))
     }
 
@@ -250,6 +292,14 @@ impl Scheduler {
             return;
         };
         let accepted = run.len() - 1;
+        let unverified = if sent.origin == Origin::Draft && sent.drafted() > 0 {
+            None
+        } else {
+            sequence
+                .guesses
+                .best()
+                .and_then(|guess| guess.refuted_by(run))
+        };
         let outcome = sequence.guesses.commit(run);
         if !sequence.is_coupled() {
             // What is left of a proposal was chosen by the tokens before it.
@@ -267,7 +317,8 @@ impl Scheduler {
         let Some(measured) = worker.map(|worker| &mut self.drafts[worker].measured) else {
             return;
         };
-        if let Some(outcome) = outcome {
+        // What n-grams proposed says nothing of the draft's own choices.
+        if let Some(outcome) = outcome.filter(|_| sent.origin == Origin::Draft) {
             let ranks = &mut measured.ranks;
             if accepted < sent.drafted() {
                 // Its own choice, the first candidate, was rejected.
@@ -289,11 +340,8 @@ impl Scheduler {
             }
         });
         let watched = sequence.control.watched(sequence.committed.tokens());
-        for round in verified.into_iter().chain(watched) {
-            measured.acceptance.observe(round);
-            let own = &mut sequence.control.acceptance;
-            own.get_or_insert_with(|| Acceptance::from_prior(&measured.acceptance))
-                .observe(round);
+        for round in verified.into_iter().chain(watched).chain(unverified) {
+            measured.observe(round, &mut sequence.control);
         }
     }
 }

@@ -44,7 +44,8 @@ impl Scheduler {
     fn observe_verification(&mut self, batch: &Batch, compute: Duration, now: Instant) {
         let opening =
             |sequence: &super::Sequence| matches!(sequence.at_target, AtTarget::Opening { .. });
-        if batch.disturbed || self.sequences.values().any(opening) {
+        self.verifying.disturbed = batch.disturbed || self.sequences.values().any(opening);
+        if self.verifying.disturbed {
             return;
         }
         // One that was queued behind another waited for it first.
@@ -52,12 +53,8 @@ impl Scheduler {
             Some(before) => now - before.max(batch.sent),
             None => compute,
         };
-        let costs = if batch.ahead {
-            &mut self.verifying.step_ahead
-        } else {
-            &mut self.verifying.step
-        };
-        costs.observe(batch.rows, step.as_secs_f64());
+        self.verifying
+            .observe(batch.ahead, batch.rows, step.as_secs_f64());
         if !batch.queued {
             let beside = (now - batch.sent).saturating_sub(compute);
             self.verifying.rtt.observe(beside.as_secs_f64());
@@ -81,7 +78,12 @@ impl Scheduler {
         };
         sequence.losses = 0;
         sequence.at_target = AtTarget::Idle;
-        sequence.idle_since = now;
+        let took = now - std::mem::replace(&mut sequence.idle_since, now);
+        let doing = sequence.control.doing();
+        if let Some((plan, mode)) = doing.filter(|_| !self.verifying.disturbed) {
+            let trust = &mut self.verifying.trust;
+            trust.observe(&plan, mode, run.len(), took.as_secs_f64());
+        }
         self.commit(id, &sent, run, now);
     }
 
@@ -93,8 +95,6 @@ impl Scheduler {
         let ids: Vec<_> = run.iter().map(|token| token.id).collect();
         let delta = sequence.committed.commit(run);
         sequence.stats.record(sent, delta.drafted());
-        self.counters
-            .record(sent.origin, sent.drafted(), delta.drafted());
         self.counters
             .record(sent.origin, sent.drafted(), delta.drafted());
         self.learn(id, sent, &ids, &delta);

@@ -94,9 +94,12 @@ pub(super) fn predict(
     })
 }
 
-/// How much of a gain to believe where steps of this size were never measured: sequences may have to
+/// How much of a gain to believe where no steps as large as this were measured: sequences may have to
 /// share what one had alone, so that many at once are not all sent where one was fast.
 fn certainty(steps: &StepCosts, size: usize) -> f64 {
-    let known = (1..=size).rev().find(|size| steps.is_known(*size));
+    if (size..=4 * size).any(|larger| steps.is_known(larger)) {
+        return 1.0;
+    }
+    let known = (1..size).rev().find(|size| steps.is_known(*size));
     (known.unwrap_or(1) as f64 / size as f64).sqrt()
 }

@@ -59,6 +59,19 @@ fn random_commit(rng: &mut StdRng) -> DraftCommit {
             0 => rng.random(),
             _ => rng.random_range(0..6),
         },
+        ahead_want: match rng.random_range(0..8) {
+            0 => rng.random(),
+            _ => rng.random_range(0..6),
+        },
+        ahead_width: match rng.random_range(0..8) {
+            0 => rng.random(),
+            _ => rng.random_range(0..4),
+        },
+        min_confidence: match rng.random_range(0..8) {
+            0 => f32::from_bits(rng.random()),
+            1 => rng.random(),
+            _ => 0.0,
+        },
         ..DraftCommit::default()
     }
 }

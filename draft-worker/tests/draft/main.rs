@@ -1,5 +1,6 @@
 //! A draft worker over gRPC, as a coordinator sees it.
 
+mod ahead;
 mod demands;
 mod hostile;
 mod lean;

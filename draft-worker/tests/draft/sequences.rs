@@ -2,7 +2,7 @@
 
 use crate::support::{Answer, PATIENCE, Stream, Worker, commit, greedy, open};
 use engine::tiny::TinyModel;
-use proto::v1::{CloseReason, DescribeRequest, DraftCommand, DraftOpen};
+use proto::v1::{CloseReason, DescribeRequest, DraftCommand, DraftCommit, DraftOpen};
 
 const PROMPT: &[u32] = &[11, 42, 7];
 const BASE: usize = PROMPT.len();
@@ -81,6 +81,15 @@ async fn wrong_fields_close_with_the_field_named() {
         assert_eq!(closed.reason(), CloseReason::Invalid);
         assert!(closed.detail.starts_with(field), "{closed:?}");
     }
+    stream.open(open(5, 1, PROMPT, &greedy())).await;
+    let impossible = DraftCommit {
+        min_confidence: 1.0,
+        ..commit(5, 1, BASE, &[5], 2)
+    };
+    stream.send_commit(impossible).await;
+    let closed = stream.closed().await;
+    assert_eq!(closed.reason(), CloseReason::Invalid);
+    assert!(closed.detail.starts_with("min_confidence"), "{closed:?}");
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ impl Lease {
         }
     }
 
-    /// From now on its full blocks are found by their content.
+    /// From now on its full blocks are found by their content, where that can be.
     pub fn share(&mut self) {
         if std::mem::take(&mut self.private) {
             self.publish(0);
@@ -143,11 +143,16 @@ impl Lease {
     }
 
     /// Has the full blocks from the `first`th on be found by their content.
+    ///
+    /// Whoever holds a published block holds its parent. Where others' blocks have taken the place of the
+    /// lease's own, forks that hold a later one of its own do not hold that one's parent: the lease stays
+    /// private then.
     fn publish(&mut self, first: usize) {
         if !self.shares() {
             return;
         }
         let mut books = self.pool.books();
+        let mut is_replaced = false;
         for index in first..self.tokens.len() / BLOCK_TOKENS {
             let (_, block) = self.tokens.split_at(index * BLOCK_TOKENS);
             let Some(tokens) = block.first_chunk() else {
@@ -158,11 +163,16 @@ impl Lease {
                 tokens: *tokens,
             };
             let own = self.blocks[index];
+            if is_replaced && books.is_shared(own) {
+                self.private = true;
+                return;
+            }
             let found = books.publish(own, content, index);
             if found != own {
                 books.hold(found);
                 books.release(own);
                 self.blocks[index] = found;
+                is_replaced = true;
             }
         }
     }

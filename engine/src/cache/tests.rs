@@ -99,12 +99,20 @@ fn random_operations_keep_every_text_and_account_for_every_block() {
         let mut naive = Naive::default();
         for _ in 0..4000 {
             let count = naive.leases.len();
-            let operation = random.random_range(0..8);
+            let operation = random.random_range(0..10);
             if count == 0 || operation == 0 && count < 6 {
                 naive.leases.push((pool.lease(), Vec::new()));
             } else if operation == 1 {
                 let index = random.random_range(0..count);
                 drop(naive.leases.swap_remove(index));
+            } else if operation == 8 && count < 6 {
+                let (lease, expected) = &naive.leases[random.random_range(0..count)];
+                let len = random.random_range(0..=expected.len());
+                let fork = (lease.fork(len), expected[..len].to_vec());
+                naive.leases.push(fork);
+            } else if operation == 9 {
+                let (lease, _) = &mut naive.leases[random.random_range(0..count)];
+                lease.share();
             } else if operation < 5 {
                 let (lease, expected) = &mut naive.leases[random.random_range(0..count)];
                 let len = random.random_range(0..=expected.len() + 1);
@@ -145,6 +153,55 @@ fn appended(pool: &Pool, tokens: &[TokenId]) -> Lease {
     assert_eq!(lease.reserve(tokens.len() - adopted), Ok(None));
     lease.append(&tokens[adopted..]);
     lease
+}
+
+fn extend(lease: &mut Lease, tokens: &[TokenId]) -> Option<BlockCopy> {
+    let copy = lease.reserve(tokens.len()).expect("room");
+    lease.append(tokens);
+    copy
+}
+
+/// A fork's first block is one that was there before it; a fork of it goes on from the second.
+#[test]
+fn what_a_fork_shares_is_found_only_by_those_who_hold_what_is_before_it() {
+    let pool = pool(5);
+    let mut begun = pool.lease();
+    assert_eq!(extend(&mut begun, &[1]), None);
+    let mut fork = begun.fork(1);
+    let copy = extend(&mut fork, &[1; 2 * BLOCK_TOKENS - 1]);
+    assert_eq!(copy.map(|copy| copy.from), Some(begun.blocks()[0]));
+    let own = fork.fork(2 * BLOCK_TOKENS);
+    let first = appended(&pool, &[1; BLOCK_TOKENS]);
+    fork.share();
+    assert_eq!(fork.blocks()[0], first.blocks()[0]);
+    drop((begun, fork, first));
+    // All other blocks are used for another text, whose end is the same.
+    let other: Vec<_> = [[2; BLOCK_TOKENS], [3; BLOCK_TOKENS], [4; BLOCK_TOKENS]].concat();
+    let lease = appended(&pool, &other);
+    drop(lease);
+    for first in 2..=4 {
+        let mut lease = appended(&pool, &[first; BLOCK_TOKENS]);
+        assert_eq!(lease.adopt(&[1; BLOCK_TOKENS]), 0, "which nobody computed");
+    }
+    assert_eq!(own.tokens(), [1; 2 * BLOCK_TOKENS]);
+}
+
+#[test]
+fn a_lease_that_shares_is_found_by_its_content() {
+    let pool = pool(4);
+    let tokens: Vec<TokenId> = (0..2 * BLOCK_TOKENS as TokenId).collect();
+    let begun = appended(&pool, &tokens[..5]);
+    let mut fork = begun.fork(5);
+    assert!(extend(&mut fork, &tokens[5..]).is_some());
+    let adopted = |tokens: &[TokenId]| pool.lease().adopt(tokens);
+    assert_eq!(adopted(&tokens), 0);
+    fork.share();
+    assert_eq!(adopted(&tokens), 2 * BLOCK_TOKENS);
+    assert_eq!(
+        fork.fork(40).adopt(&tokens[40..]),
+        0,
+        "a fork finds nothing"
+    );
 }
 
 #[test]

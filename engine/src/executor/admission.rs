@@ -74,7 +74,7 @@ impl Executor {
     /// Reserves what a fork's `job` needs, unless sequences wait for room or the fork lost what it
     /// began with: it is not worth a prefill.
     fn reserve_fork(&mut self, job: &mut Job, nobody_waits: bool) -> Result<(), EngineError> {
-        if nobody_waits && job.is_short() {
+        if nobody_waits && !job.has_lost() {
             return self.reserve(job);
         }
         Err(EngineError::CacheFull {

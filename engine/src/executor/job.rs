@@ -231,6 +231,11 @@ impl Job {
         self.sequence.is_fork()
     }
 
+    /// True where tokens that were to be kept are not in the cache any more.
+    pub(super) fn has_lost(&self) -> bool {
+        self.base < self.work.keep
+    }
+
     /// True where the job is verification or decoding, by its size.
     pub(super) fn is_short(&self) -> bool {
         self.due() <= SHORT_ROWS

@@ -11,6 +11,7 @@
 mod admission;
 mod counters;
 mod fork;
+mod hold;
 mod holds;
 mod job;
 mod plan;
@@ -19,6 +20,7 @@ mod worker;
 
 pub use counters::{CacheState, StepTime};
 pub use fork::MAX_FORKS;
+pub use hold::Hold;
 pub use reader::{Reader, Row};
 
 use crate::{CacheType, EngineError, KvLayout, Model, ModelShape, Pool};
@@ -84,13 +86,6 @@ pub struct Sequence {
 /// A place among the open sequences.
 #[derive(Debug)]
 struct Place {
-    shared: Arc<Shared>,
-}
-
-/// Keeps an engine from beginning a step while it lives; see [`Engine::hold`].
-#[derive(Debug)]
-#[must_use = "the engine goes on as soon as this is dropped"]
-pub struct Hold {
     shared: Arc<Shared>,
 }
 
@@ -226,17 +221,6 @@ impl Engine {
     /// Ends when the engine has stopped by itself: its model crashed.
     pub async fn stopped(&self) {
         self.shared.messages.closed().await;
-    }
-
-    /// Keeps the engine from beginning a step until the hold is dropped, so that all that is asked
-    /// for meanwhile is computed together: an idle engine would begin on the first of several calls
-    /// alone. A step that runs goes on. Everybody waits for a hold, so it must be short: never keep
-    /// one across an await.
-    pub fn hold(&self) -> Hold {
-        self.shared.holds.begin();
-        Hold {
-            shared: Arc::clone(&self.shared),
-        }
     }
 
     /// Opens an empty sequence. `prefix`, which must be empty, follows its cache.
@@ -375,15 +359,6 @@ impl Drop for Sequence {
         if self.sent {
             self.shared.dropped.push(self.state.id);
             // Full: the thread is awake. Closed: it has freed everything.
-            let _ = self.shared.messages.try_send(Message::Wake);
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.shared.holds.end() {
-            // Full: the thread has messages to take, and looks again after each.
             let _ = self.shared.messages.try_send(Message::Wake);
         }
     }

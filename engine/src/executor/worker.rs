@@ -172,8 +172,10 @@ impl Executor {
                 lease: self.pool.lease(),
                 prefix,
             }),
-            // It is taken once, by the call after which the sequence is idle.
-            None => Err(EngineError::Stopped),
+            // It is taken once, by the call after which the sequence is idle; a fork never had one.
+            None => Err(EngineError::Invalid(
+                "what the fork was to begin with was gone".to_owned(),
+            )),
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod batching;
 mod faults;
+mod forks;
 mod leaks;
 mod real;
 mod room;

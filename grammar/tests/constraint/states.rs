@@ -29,6 +29,38 @@ WORD: /[a-c]+/ | /[0-9]{1,3}/
 }
 
 #[test]
+fn a_fork_and_what_it_was_forked_from_go_on_by_themselves() {
+    for form in forms() {
+        for seed in 0..6 {
+            let context = format!("seed {seed}, {form:?}");
+            let mut rng = StdRng::seed_from_u64(seed);
+            let text = walk(&mut *compile(&form), &mut rng);
+            let at = rng.random_range(0..text.len());
+            let mut first = compile(&form);
+            assert!(
+                text[..at].iter().all(|&token| first.push(token)),
+                "{context}"
+            );
+            let mut fork = first.fork().expect("grammars fork");
+            // Each writes another text, in turn with the other's masks.
+            let mut alone = compile(&form);
+            assert!(
+                text[..at].iter().all(|&token| alone.push(token)),
+                "{context}"
+            );
+            let others = walk(&mut *fork, &mut rng);
+            for &token in &text[at..] {
+                assert_eq!(allowed(&mut *first), allowed(&mut *alone), "{context}");
+                assert!(first.push(token) && alone.push(token), "{context}");
+            }
+            fork.pop(others.len());
+            first.pop(text.len() - at);
+            assert_eq!(allowed(&mut *fork), allowed(&mut *first), "{context}");
+        }
+    }
+}
+
+#[test]
 fn after_any_pushes_and_pops_all_is_as_if_the_tokens_were_new() {
     for form in forms() {
         for seed in 0..10 {

@@ -70,7 +70,7 @@ proptest! {
         };
         for id in [token, 0, 3, 5999] {
             let (confidence, expected) = (sampler.confidence(&logits, id), law.probability(id));
-            prop_assert!((confidence - expected).abs() < 1e-9, "{} for {}", confidence, expected);
+            prop_assert!((confidence - expected).abs() < 1e-5, "{} for {}", confidence, expected);
         }
     }
 }

@@ -6,7 +6,7 @@ use speculation::{AdjustmentOptions, Adjustments, Constraint, ConstraintError, P
 use std::borrow::Cow;
 use std::sync::Arc;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Brackets {
     taken: Vec<TokenId>,
 }
@@ -51,6 +51,10 @@ impl Constraint for Brackets {
             .checked_sub(count)
             .expect("no more than were taken");
         self.taken.truncate(kept);
+    }
+
+    fn fork(&self) -> Option<Box<dyn Constraint>> {
+        Some(Box::new(self.clone()))
     }
 }
 
@@ -252,6 +256,33 @@ fn demands_that_leave_nothing_are_an_error_and_not_a_token() {
         Some(Box::new(Costly)),
     ));
     assert_eq!(error, Err(ConstraintError("too much work".to_owned())));
+}
+
+#[test]
+fn a_fork_goes_on_by_itself_from_where_it_began() {
+    let mut prefix = brackets(1, false);
+    for token in [3, 0, 3, 1, 2] {
+        prefix.push(token);
+    }
+    for len in 1..=5 {
+        let mut fork = prefix.fork(len).expect("brackets fork");
+        let mut alone = brackets(1, false);
+        for token in [3, 0, 3, 1, 2].into_iter().take(len) {
+            alone.push(token);
+        }
+        assert_eq!(fork.tokens(), alone.tokens());
+        assert_eq!(processed(&mut fork), processed(&mut alone));
+        fork.push(3);
+        alone.push(3);
+        assert_eq!(processed(&mut fork), processed(&mut alone));
+    }
+    assert_eq!(prefix.len(), 5, "which is as it was");
+    prefix.truncate(4);
+    let never = f32::NEG_INFINITY;
+    let expected = Ok(vec![4.0, never, 2.0, 1.0, never]);
+    assert_eq!(processed(&mut prefix), expected);
+    let only = Prefix::new(adjustments(0, false), Some(Box::new(Only(2))));
+    assert!(only.fork(0).is_none(), "of this constraint there is one");
 }
 
 /// A draft proposes what cannot follow; the rows after it are of no interest, and no reason to fail.

@@ -7,6 +7,7 @@
 mod checks;
 mod faults;
 mod runs;
+mod tenants;
 mod workers;
 
 use super::{
@@ -133,9 +134,20 @@ impl World {
     }
 
     fn admit(&mut self, prompt: usize, budget: usize, max_draft: usize) -> SequenceId {
+        self.admit_for("", prompt, budget, max_draft)
+    }
+
+    fn admit_for(
+        &mut self,
+        tenant: &str,
+        prompt: usize,
+        budget: usize,
+        max_draft: usize,
+    ) -> SequenceId {
         let id = self.clients.len() as SequenceId + 1;
         let prompt = (0..prompt).map(|_| self.random.random_range(1..VOCABULARY));
         let mut generation = testing::generation(prompt.collect(), budget);
+        generation.tenant = tenant.into();
         generation.stop.end_tokens = vec![EOS];
         generation.decoding.rule = RULES[id as usize % RULES.len()].into();
         generation.logprobs = id.is_multiple_of(2).then(LogprobsParams::default);

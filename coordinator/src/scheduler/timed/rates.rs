@@ -44,39 +44,70 @@ fn plain(setting: &Setting, requests: usize) -> f64 {
     rate(World::new(setting.clone()).fixed(0), requests)
 }
 
+/// The best rate of all fixed draft lengths.
+fn best_fixed(setting: &Setting) -> f64 {
+    let rates = (1..=8).map(|k| rate(World::new(setting.clone()).fixed(k), 1));
+    rates.fold(0.0, f64::max)
+}
+
 #[test]
-fn print_rates() {
-    for rtt in [0.0, 0.5, 5.0, 20.0, 80.0] {
-        let sync = setting(0.75, rtt, false);
-        let plain = plain(&sync, 1);
-        let fixed: Vec<_> = (1..=8)
-            .map(|k| rate(World::new(sync.clone()).fixed(k), 1))
-            .collect();
-        let best = fixed.iter().copied().fold(0.0, f64::max);
-        let auto = rate(World::new(sync), 1);
-        let ahead = rate(World::new(setting(0.75, rtt, true)), 1);
-        println!(
-            "rtt {rtt}: plain {plain:.1} sync best {best:.1} ({fixed:.1?}) auto {auto:.1} ahead {ahead:.1} = {:.2}",
-            ahead / best
+fn drafting_ahead_hides_the_draft_and_the_way_to_it() {
+    for rtt_ms in [0.0, 0.5, 5.0, 20.0] {
+        let best = best_fixed(&setting(0.75, rtt_ms, false));
+        let ahead = rate(World::new(setting(0.75, rtt_ms, true)), 1);
+        println!("round trip {rtt_ms} ms: {ahead:.1} tokens/s ahead, {best:.1} at best without");
+        assert!(
+            ahead >= 1.5 * best,
+            "round trip {rtt_ms} ms: {ahead} over {best}"
         );
     }
 }
 
 #[test]
-fn print_load() {
-    for agreement in [0.0, 0.5, 0.9] {
-        for requests in [1, 4, 16, 64] {
-            for ahead in [false, true] {
-                let mut setting = setting(agreement, 0.5, ahead);
-                setting.target.row = 50.0;
-                setting.drafts[0].step.row = 20.0;
-                let plain = plain(&setting, requests);
-                let auto = rate(World::new(setting), requests);
-                println!(
-                    "agreement {agreement} requests {requests} ahead {ahead}: plain {plain:.1} auto {auto:.1} = {:.2}",
-                    auto / plain
-                );
-            }
+fn the_length_chosen_is_about_as_good_as_the_best_fixed_one_or_plain() {
+    for rtt_ms in [0.5, 5.0, 20.0, 80.0] {
+        let setting = setting(0.75, rtt_ms, false);
+        let best = best_fixed(&setting).max(plain(&setting, 1));
+        let chosen = rate(World::new(setting), 1);
+        println!("round trip {rtt_ms} ms: {chosen:.1} tokens/s, {best:.1} at best");
+        assert!(
+            chosen >= 0.93 * best,
+            "round trip {rtt_ms} ms: {chosen} over {best}"
+        );
+    }
+}
+
+#[test]
+fn speculation_is_never_slower_than_plain_decoding() {
+    for rtt_ms in [0.5, 80.0] {
+        for (agreement, requests) in [(0.0, 1), (0.0, 16), (0.0, 64), (0.5, 4), (0.5, 64)] {
+            let mut setting = setting(agreement, rtt_ms, true);
+            setting.target.row = 50.0;
+            setting.drafts[0].step.row = 20.0;
+            let plain = plain(&setting, requests);
+            let chosen = rate(World::new(setting), requests);
+            let ratio = chosen / plain;
+            println!(
+                "agreement {agreement}, {requests} requests, {rtt_ms} ms: {ratio:.3} of plain"
+            );
+            assert!(
+                ratio >= 0.98,
+                "agreement {agreement}, {requests} requests, {rtt_ms} ms"
+            );
         }
+    }
+}
+
+#[test]
+fn many_requests_with_a_good_draft_gain() {
+    let mut setting = setting(0.9, 0.5, true);
+    setting.target.row = 50.0;
+    setting.drafts[0].step.row = 20.0;
+    for (requests, gain) in [(1, 3.5), (4, 2.5), (16, 1.8), (64, 1.55)] {
+        let plain = plain(&setting, requests);
+        let chosen = rate(World::new(setting.clone()), requests);
+        let ratio = chosen / plain;
+        println!("{requests} requests: {ratio:.2} of plain");
+        assert!(ratio >= gain, "{requests} requests: {ratio}");
     }
 }
