@@ -4,7 +4,7 @@ use super::process::resident_bytes;
 use super::single::link;
 use super::stand::{CoordinatorStand, DraftStand, target};
 use crate::{Claim, Prompting as _, text_prompt};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use engine::synthetic::Description;
 use futures::{StreamExt as _, stream};
 use proto::v1::{GenerateRequest, SamplingParams, VerificationRule};
@@ -75,7 +75,7 @@ pub(crate) async fn measure(quick: bool, progress: &dyn Fn(&str)) -> Result<Figu
             .map(|case| case.run(&coordinator))
             .buffer_unordered(AT_ONCE);
         while let Some(result) = running.next().await {
-            result?;
+            result.with_context(|| coordinator.process.log())?;
         }
         let resident = resident_bytes(&coordinator.process)?;
         figures.resident_bytes.push(resident);
