@@ -233,8 +233,9 @@ impl<'a> Rates<'a> {
     /// The probability that the first `rides` drafted tokens are what was committed meanwhile.
     fn agree(&self, rides: f64) -> f64 {
         let survival = |l: usize| self.situation.acceptance.survival(l);
-        let below = rides.max(0.0) as usize;
-        let part = rides.max(0.0) - below as f64;
+        // Where a verification seems to take no time, rounds beyond number are ridden.
+        let below = (rides.max(0.0) as usize).min(MAX_DRAFT);
+        let part = (rides.max(0.0) - below as f64).min(1.0);
         survival(below) * (1.0 - part) + survival(below + 1) * part
     }
 

@@ -4,7 +4,7 @@ use super::process::resident_bytes;
 use super::single::link;
 use super::stand::{CoordinatorStand, DraftStand, target};
 use crate::{Claim, Prompting as _, text_prompt};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use engine::synthetic::Description;
 use futures::{StreamExt as _, stream};
 use proto::v1::{GenerateRequest, SamplingParams, VerificationRule};
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 50;
 
 /// Requests before the first that counts, as a share of those that do: caches and buffers come to
 /// their size, and the allocator to what it keeps.
-const WARM: f64 = 0.4;
+const WARM: f64 = 1.0;
 
 /// The share by which the coordinator may grow over the requests that count: what an allocator keeps
 /// of pieces that it can no longer join.
@@ -75,7 +75,7 @@ pub(crate) async fn measure(quick: bool, progress: &dyn Fn(&str)) -> Result<Figu
             .map(|case| case.run(&coordinator))
             .buffer_unordered(AT_ONCE);
         while let Some(result) = running.next().await {
-            result?;
+            result.with_context(|| coordinator.process.log())?;
         }
         let resident = resident_bytes(&coordinator.process)?;
         figures.resident_bytes.push(resident);
