@@ -326,7 +326,7 @@ fn proposal((sequence, epoch): (u64, u32), base_len: u32, line: Line, took: Dura
         epoch,
         base_len,
         draft_ids: line.ids,
-        confidences: line.confidences.into(),
+        confidences: line.confidences,
         compute_us: u32::try_from(took.as_micros()).unwrap_or(u32::MAX),
         ..Proposal::default()
     }

@@ -155,11 +155,15 @@ impl Scheduler {
                 }
             }
             Some(seat) if seat.opened && seat.sent < len && seat.waiting.is_none() => {
-                if !self.migrate(id, now) {
-                    self.ask(id, now);
-                }
+                self.ask_or_move(id, now);
             }
             _ => {}
+        }
+    }
+
+    fn ask_or_move(&mut self, id: SequenceId, now: Instant) {
+        if !self.migrate(id, now) {
+            self.ask(id, now);
         }
     }
 
@@ -258,7 +262,8 @@ impl Sequence {
             return false;
         };
         let coupled = self.is_coupled();
-        if !since.is_empty() && !(coupled && guess.advance(since)) {
+        let agrees = since.is_empty() || (coupled && guess.advance(since));
+        if !agrees {
             return false;
         }
         if !coupled {

@@ -289,11 +289,9 @@ async fn under_the_rules_that_compare_nothing_is_drafted_ahead() {
         };
         let mut stream = worker.stream().await;
         stream.open(open(1, 1, PROMPT, &decoding)).await;
-        let mut base = BASE;
-        for _ in 0..5 {
+        for base in BASE..BASE + 5 {
             let line = stream.propose(ahead(commit(1, 1, base, &[9], 4), 2)).await;
             assert!(line.confidences.is_empty(), "the laws say it");
-            base += 1;
         }
         stream.send_close(1).await;
         assert_eq!(stream.closed().await.reason(), CloseReason::Requested);

@@ -72,7 +72,6 @@ fn random_commit(rng: &mut StdRng) -> DraftCommit {
             1 => rng.random(),
             _ => 0.0,
         },
-        ..DraftCommit::default()
     }
 }
 

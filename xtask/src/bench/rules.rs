@@ -103,7 +103,6 @@ async fn measure(coordinator: &str, options: &Options) -> Result<Report> {
                 min_draft_tokens: Some(options.max_draft_tokens),
                 max_draft_tokens: Some(options.max_draft_tokens),
                 sources: &[DraftSource::Model],
-                ..Ask::default()
             };
             if number == 1 {
                 // What is done once only must not count.

@@ -65,11 +65,11 @@ struct DraftSetting {
 /// What happens at a time.
 #[derive(Debug)]
 enum Happening {
-    AtTarget(TargetCommand),
+    AtTarget(Box<TargetCommand>),
     TargetStepEnds,
     AtDraft(usize, DraftCommand),
     DraftStepEnds(usize),
-    AtCoordinator(Event),
+    AtCoordinator(Box<Event>),
     /// Nothing: the scheduler asked to be woken.
     Wake,
 }
@@ -202,7 +202,7 @@ impl World {
     fn perform(&mut self, action: Action) {
         match action {
             Action::SendTarget(command) => {
-                self.after(self.setting.target_rtt / 2, Happening::AtTarget(*command));
+                self.after(self.setting.target_rtt / 2, Happening::AtTarget(command));
             }
             Action::SendDraft(worker, command) => {
                 let delay = self.setting.drafts[worker].rtt / 2;
@@ -249,15 +249,18 @@ impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
             Happening::Wake => self.wake(),
-            Happening::AtCoordinator(event) => self.event(event),
+            Happening::AtCoordinator(event) => self.event(*event),
             Happening::AtTarget(command) => {
-                self.target.take(command, self.now);
+                self.target.take(*command, self.now);
                 self.start_target();
             }
             Happening::TargetStepEnds => {
                 let delay = self.setting.target_rtt / 2;
                 for event in self.target.end_step(self.now) {
-                    self.after(delay, Happening::AtCoordinator(Event::Target(event)));
+                    self.after(
+                        delay,
+                        Happening::AtCoordinator(Box::new(Event::Target(event))),
+                    );
                 }
                 self.start_target();
             }
@@ -285,7 +288,10 @@ impl World {
     fn say(&mut self, worker: usize, said: Option<proto::v1::DraftEvent>) {
         let delay = self.setting.drafts[worker].rtt / 2;
         if let Some(event) = said {
-            self.after(delay, Happening::AtCoordinator(Event::Draft(worker, event)));
+            self.after(
+                delay,
+                Happening::AtCoordinator(Box::new(Event::Draft(worker, event))),
+            );
         }
     }
 

@@ -10,13 +10,19 @@ use proto::v1::{
 use speculation::TokenId;
 use std::collections::BTreeMap;
 
+/// What a step computes; batches with the times at which they came.
+#[derive(Debug, Default)]
+struct Work {
+    opens: Vec<TargetOpen>,
+    batches: Vec<(Micros, VerifyBatch)>,
+}
+
 #[derive(Debug)]
 pub(super) struct TimedTarget {
     step: Step,
     held: BTreeMap<SequenceId, Vec<TokenId>>,
-    opens: Vec<TargetOpen>,
-    batches: Vec<(Micros, VerifyBatch)>,
-    computing: Option<(Vec<TargetOpen>, Vec<(Micros, VerifyBatch)>)>,
+    waiting: Work,
+    computing: Option<Work>,
     /// Rows of each step so far.
     pub(super) steps: Vec<usize>,
 }
@@ -26,8 +32,7 @@ impl TimedTarget {
         Self {
             step,
             held: BTreeMap::new(),
-            opens: Vec::new(),
-            batches: Vec::new(),
+            waiting: Work::default(),
             computing: None,
             steps: Vec::new(),
         }
@@ -35,30 +40,28 @@ impl TimedTarget {
 
     pub(super) fn take(&mut self, command: TargetCommand, now: Micros) {
         match command.command.expect("a command") {
-            Command::Open(open) => self.opens.push(open),
-            Command::Verify(batch) => self.batches.push((now, batch)),
+            Command::Open(open) => self.waiting.opens.push(open),
+            Command::Verify(batch) => self.waiting.batches.push((now, batch)),
             Command::Close(close) => drop(self.held.remove(&close.sequence)),
         }
     }
 
     /// Begins a step where there is something to do and none runs; returns how long it takes.
     pub(super) fn start_step(&mut self, _now: Micros) -> Option<Micros> {
-        if self.computing.is_some() || (self.opens.is_empty() && self.batches.is_empty()) {
+        let idle = self.waiting.opens.is_empty() && self.waiting.batches.is_empty();
+        if self.computing.is_some() || idle {
             return None;
         }
-        let (opens, batches) = (
-            std::mem::take(&mut self.opens),
-            std::mem::take(&mut self.batches),
-        );
-        let items = batches.iter().flat_map(|(_, batch)| &batch.items);
-        let rows = items.map(|item| 1 + item.draft_ids.len()).sum::<usize>() + opens.len();
+        let work = std::mem::take(&mut self.waiting);
+        let items = work.batches.iter().flat_map(|(_, batch)| &batch.items);
+        let rows = items.map(|item| 1 + item.draft_ids.len()).sum::<usize>() + work.opens.len();
         self.steps.push(rows);
-        self.computing = Some((opens, batches));
+        self.computing = Some(work);
         Some(self.step.micros(rows))
     }
 
     pub(super) fn end_step(&mut self, now: Micros) -> Vec<TargetEvent> {
-        let (opens, batches) = self.computing.take().expect("a step that ran");
+        let Work { opens, batches } = self.computing.take().expect("a step that ran");
         let opened = opens
             .into_iter()
             .map(|open| self.open(open))

@@ -60,7 +60,6 @@ async fn ask(client: &mut Client, speculate: bool) -> Result<Answer> {
         min_draft_tokens: Some(DRAFT_TOKENS),
         max_draft_tokens: Some(DRAFT_TOKENS),
         sources: &[DraftSource::Model],
-        ..Ask::default()
     };
     client.generate(&ask, |_| Ok(())).await
 }
