@@ -25,6 +25,10 @@ const JUMP: f64 = 1.25;
 /// Steps over which what was measured is given up, mostly, for what other measurements let expect.
 const DRIFT: f64 = 384.0;
 
+/// What is moved along stays within this factor of what was measured. Each jump may be noise, and
+/// noise over noise would carry what is long out of use anywhere.
+const CARRIED: f64 = 8.0;
+
 /// The measured time of a step by its size: rows of a verification, or sequences that a draft step
 /// advances.
 ///
@@ -49,6 +53,8 @@ struct Point {
     bucket: usize,
     size: f64,
     seconds: f64,
+    /// What it was when a step last measured it.
+    measured: f64,
     /// The last three measured, the newest last.
     last: [f64; 3],
     count: u64,
@@ -167,11 +173,11 @@ impl StepCosts {
         {
             if moved.jumped {
                 if steps - point.seen.max(point.carried) > JUST_SEEN {
-                    point.seconds *= moved.ratio;
+                    point.carry(moved.ratio);
                     point.carried = steps;
                 }
             } else if !point.is_fresh(steps) {
-                point.seconds *= share;
+                point.carry(share);
                 let expected = extrapolate(&fresh, point.size).unwrap_or(point.seconds);
                 point.seconds += (expected - point.seconds).min(0.0) / DRIFT;
             }
@@ -191,6 +197,7 @@ impl Point {
             bucket,
             size: size as f64,
             seconds,
+            measured: seconds,
             last: [seconds; 3],
             count: 1,
             seen: steps,
@@ -219,6 +226,9 @@ impl Point {
             _ if changed => median,
             _ => self.seconds + (median - self.seconds) * weight,
         };
+        if self.count > 2 {
+            self.measured = median;
+        }
         // What a guess is corrected by says nothing of others.
         let ratio = self.seconds / before;
         let moved = self.count > 3 && ratio.is_normal();
@@ -226,6 +236,12 @@ impl Point {
             ratio: if moved { ratio } else { 1.0 },
             jumped: moved && changed,
         }
+    }
+
+    /// Moves by `ratio` what no step has renewed.
+    fn carry(&mut self, ratio: f64) {
+        let (least, most) = (self.measured / CARRIED, self.measured * CARRIED);
+        self.seconds = (self.seconds * ratio).clamp(least, most);
     }
 
     fn is_fresh(&self, steps: u64) -> bool {

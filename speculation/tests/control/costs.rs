@@ -204,3 +204,25 @@ fn verifications_with_drafts_ahead_drift_to_those_without_and_these_become_old()
     }
     assert!(near(with.seconds(5), 0.017, 0.05), "{:?}", with.seconds(5));
 }
+
+#[test]
+fn steps_that_vary_a_lot_carry_nothing_away() {
+    for seed in 0..20 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut costs = StepCosts::new();
+        // Short steps on a busy machine, of all sizes.
+        let (shortest, longest) = (5e-5, 3e-3_f64);
+        for _ in 0..10_000 {
+            let size = random.random_range(1..=64);
+            let spread = random.random_range(0.0..1.0);
+            costs.observe(size, shortest * (longest / shortest).powf(spread));
+        }
+        for size in 1..=64 {
+            let seconds = costs.seconds(size).unwrap();
+            assert!(
+                (shortest / 20.0..longest * 20.0).contains(&seconds),
+                "seed {seed}: {seconds} s of {size}"
+            );
+        }
+    }
+}
