@@ -226,7 +226,9 @@ impl Point {
             _ if changed => median,
             _ => self.seconds + (median - self.seconds) * weight,
         };
-        self.measured = median;
+        if self.count > 2 {
+            self.measured = median;
+        }
         // What a guess is corrected by says nothing of others.
         let ratio = self.seconds / before;
         let moved = self.count > 3 && ratio.is_normal();
@@ -239,7 +241,7 @@ impl Point {
     /// Moves by `ratio` what no step has renewed.
     fn carry(&mut self, ratio: f64) {
         let (least, most) = (self.measured / CARRIED, self.measured * CARRIED);
-        self.seconds = (self.seconds * ratio).max(least).min(most);
+        self.seconds = (self.seconds * ratio).clamp(least, most);
     }
 
     fn is_fresh(&self, steps: u64) -> bool {
