@@ -152,7 +152,7 @@ struct Backoff {
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(2);
+    const LONGEST: Duration = Duration::from_secs(1);
 
     fn reset(&mut self) {
         self.attempts = 0;

@@ -31,16 +31,29 @@ const LEARNING_RATE: f64 = 0.2;
 /// What is left of that after the next prediction.
 const MEMORY: f64 = 0.98;
 
-/// What one text taught, in log-odds over the measured probabilities.
+/// Predictions by whose outcomes all are scaled, and how many tokens that are as predicted are assumed.
+const SCALE_MEMORY: f64 = 256.0;
+const SCALE_PRIOR: f64 = 2.0;
+
+/// What one text taught: log-odds over the measured probabilities, which follow it quickly, and how
+/// many of the tokens came that those predicted. In a text that does not repeat itself the odds come
+/// back up again and again, and the scale does not.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reliance {
     offset: f64,
+    predicted: f64,
+    came: f64,
 }
 
 impl Reliance {
     /// The probability that the token of `step` comes next, where the text so far ends with the string
     /// that it followed.
     pub(super) fn probability(self, step: &Step) -> f64 {
+        let scale = (self.came + SCALE_PRIOR) / (self.predicted + SCALE_PRIOR);
+        self.unscaled(step) * scale.min(1.0)
+    }
+
+    fn unscaled(self, step: &Step) -> f64 {
         let measured = measured(step);
         let log_odds = libm::log(measured / (1.0 - measured)) + self.offset;
         let probability = 1.0 / (1.0 + libm::exp(-log_odds));
@@ -49,7 +62,12 @@ impl Reliance {
 
     /// Learns whether the token of `step` came.
     pub(super) fn learn(&mut self, step: &Step, came: bool) {
-        let surprise = f64::from(u8::from(came)) - self.probability(step);
+        let predicted = self.unscaled(step);
+        let came = f64::from(u8::from(came));
+        let keep = 1.0 - 1.0 / SCALE_MEMORY;
+        self.predicted = self.predicted * keep + predicted;
+        self.came = self.came * keep + came;
+        let surprise = came - predicted;
         self.offset = self.offset * MEMORY + LEARNING_RATE * surprise;
     }
 }
