@@ -247,6 +247,10 @@ impl Scheduler {
             && let Some(ngrams) = &mut sequence.ngrams
         {
             ngrams.commit(&delta.tokens, &self.ngrams);
+            let most = sequence.choice.generation.max_draft_tokens;
+            let survival = ngrams.draft().map_or(&[][..], |draft| &draft.survival);
+            let offered = survival.iter().take(most).sum();
+            sequence.control.offered(offered);
         }
         let finish = delta.finish.clone();
         self.actions.push(Action::Deliver(id, delta));

@@ -21,6 +21,9 @@ const PROBE_TOKENS: usize = 4;
 const GROUPS_IN: f64 = 0.6;
 const GROUPS_OUT: f64 = 0.4;
 
+/// Rounds whose n-grams are remembered.
+const NGRAM_MEMORY: f64 = 32.0;
+
 /// For how many rounds a plan holds.
 const PLAN_HOLDS: u32 = 8;
 
@@ -152,6 +155,8 @@ pub(super) struct Speculating {
     gate: Gate,
     /// The latest plan, and for how many rounds it has held.
     plan: Option<(Plan, u32)>,
+    /// Tokens that n-grams offer for a round, on average.
+    ngrams: Ewma,
     /// What the gate said last; none where it is not asked.
     mode: Option<Mode>,
     watched: Option<Watched>,
@@ -171,6 +176,7 @@ impl Speculating {
             acceptance: None,
             gate: Gate::default(),
             plan: None,
+            ngrams: Ewma::new(NGRAM_MEMORY),
             mode: None,
             watched: None,
         }
@@ -179,6 +185,11 @@ impl Speculating {
     /// What it was to do in the round that ends, where it was free to choose.
     pub(super) fn doing(&self) -> Option<(Plan, Mode)> {
         Some((self.plan?.0, self.mode?))
+    }
+
+    /// N-grams offer so many tokens for the next round.
+    pub(super) fn offered(&mut self, ngrams: f64) {
+        self.ngrams.observe(ngrams);
     }
 
     /// Compares `ids` with what is committed after the first `base` tokens.
@@ -234,7 +245,9 @@ impl Scheduler {
         let mode = if min > 0 {
             Mode::On
         } else {
-            let plan = self.verifying.trust.temper(plan);
+            let mut plan = self.verifying.trust.temper(plan);
+            // What a draft model has to beat is decoding with n-grams alone.
+            plan.plain_rate *= 1.0 + sequence.control.ngrams.value_or(0.0);
             let mode = sequence.control.gate.decide(&plan);
             sequence.control.mode = Some(mode);
             mode
