@@ -6,8 +6,8 @@
 #[cfg(test)]
 mod tests;
 
+use super::measured::Measured;
 use super::sequence::Seat;
-use super::speculating::Measured;
 use super::worth::{Predictions, Worth, predict};
 use super::{Scheduler, Sequence, SequenceId, WorkerId};
 use proto::v1::{DraftOpen, VerificationRule};

@@ -1,140 +1,26 @@
-//! What is measured of drafting and verifying, and what the controller makes of it.
+//! What the controller makes of what is measured, for each sequence, and what it is taught.
 //!
-//! The mathematics is [`speculation::control`]'s; here it gets its figures. Times are those that this
-//! coordinator sees: what other coordinators add to a worker's steps is part of what a step costs us.
+//! The mathematics is [`speculation::control`]'s; here it gets its figures and is heard.
 
 use super::batching::Sent;
 use super::{Scheduler, SequenceId, WorkerId};
 use crate::commit::{Delta, Origin};
 use proto::v1::DraftEvent;
-use speculation::control::{
-    Acceptance, Confidence, Ewma, Gate, Mode, Plan, Ranks, Round, Situation, StepCosts, Trust,
-    observe_verification, plan,
-};
+use speculation::control::{Acceptance, Ewma, Gate, Mode, Plan, Round, Situation, plan};
 use speculation::{TokenId, common_prefix};
 use std::time::Instant;
 
 /// Tokens of a shadow probe where the controller would draft none: as many as show whether it pays.
 const PROBE_TOKENS: usize = 4;
 
-/// The share of recent plans that want two groups from which two are formed, and below which one.
-const GROUPS_IN: f64 = 0.6;
-const GROUPS_OUT: f64 = 0.4;
+/// Of all sequences of a worker one is probed in so many of the target's steps.
+const PROBE_STEPS: u64 = 16;
 
 /// Rounds whose n-grams are remembered.
 const NGRAM_MEMORY: f64 = 32.0;
 
 /// For how many rounds a plan holds.
 const PLAN_HOLDS: u32 = 8;
-
-/// No draft is asked to be surer than this.
-const MOST_CONFIDENT: f32 = 0.95;
-
-/// Round trips that their mean remembers.
-const RTT_MEMORY: f64 = 32.0;
-
-/// The weight of the latest plan in that share.
-const GROUPS_WEIGHT: f64 = 0.05;
-
-/// What is measured of a draft worker.
-#[derive(Debug)]
-pub(super) struct Measured {
-    /// Seconds of a draft step, by sequences drafted at once.
-    pub(super) step: StepCosts,
-    /// Seconds from a demand to its proposal, beside drafting.
-    pub(super) rtt: Ewma,
-    /// How many of its tokens are accepted.
-    pub(super) acceptance: Acceptance,
-    /// Where the target's token stands among its candidates.
-    pub(super) ranks: Ranks,
-    /// What its own probabilities say of acceptance.
-    pub(super) confidence: Confidence,
-}
-
-impl Default for Measured {
-    fn default() -> Self {
-        Self {
-            step: StepCosts::default(),
-            rtt: Ewma::new(RTT_MEMORY),
-            acceptance: Acceptance::of_worker(),
-            ranks: Ranks::default(),
-            confidence: Confidence::default(),
-        }
-    }
-}
-
-impl Measured {
-    /// Takes in what became of a proposal, for the worker and for the sequence.
-    pub(super) fn observe(&mut self, round: Round, sequence: &mut Speculating) {
-        self.acceptance.observe(round);
-        let own = &mut sequence.acceptance;
-        own.get_or_insert_with(|| Acceptance::from_prior(&self.acceptance))
-            .observe(round);
-    }
-
-    /// The confidence below which one more drafted token costs more time than it saves. Those that
-    /// are drafted while something is verified cost none.
-    fn least_confidence(&self, plan: &Plan, drafting: usize) -> f32 {
-        let step = self.step.seconds(drafting).filter(|_| plan.ahead_want == 0);
-        step.map_or(0.0, |step| {
-            let least = self.confidence.min_confidence(plan.rate, step, 1.0);
-            least.clamp(0.0, MOST_CONFIDENT)
-        })
-    }
-}
-
-/// What is measured of the target.
-#[derive(Debug)]
-pub(super) struct Verifying {
-    /// Seconds of a step, by rows.
-    pub(super) step: StepCosts,
-    /// The same while draft workers draft ahead, which costs where they share a machine with it.
-    pub(super) step_ahead: StepCosts,
-    /// Seconds from a batch to its verdicts, beside verification.
-    pub(super) rtt: Ewma,
-    /// How far plans hold.
-    pub(super) trust: Trust,
-    /// Prompts were prefilled during the latest batch: what it took says nothing of others.
-    pub(super) disturbed: bool,
-    /// Sequences that the target decodes at present.
-    pub(super) sequences: usize,
-    /// The share of recent plans that want two groups.
-    wants_two: f64,
-    two: bool,
-}
-
-impl Default for Verifying {
-    fn default() -> Self {
-        Self {
-            step: StepCosts::default(),
-            step_ahead: StepCosts::default(),
-            rtt: Ewma::new(RTT_MEMORY),
-            trust: Trust::new(),
-            disturbed: false,
-            sequences: 0,
-            wants_two: 0.0,
-            two: false,
-        }
-    }
-}
-
-impl Verifying {
-    /// Batches that may be under way at once: with two, one group is verified while the other drafts.
-    pub(super) fn groups(&self) -> usize {
-        1 + usize::from(self.two)
-    }
-
-    /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
-    pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
-        observe_verification(&mut self.step, &mut self.step_ahead, rows, seconds, ahead);
-    }
-
-    fn vote(&mut self, groups: usize) {
-        let vote = if groups > 1 { 1.0 } else { 0.0 };
-        self.wants_two += GROUPS_WEIGHT * (vote - self.wants_two);
-        self.two = self.wants_two > if self.two { GROUPS_OUT } else { GROUPS_IN };
-    }
-}
 
 /// What is asked of a draft worker for one sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -252,6 +138,11 @@ impl Scheduler {
             sequence.control.mode = Some(mode);
             mode
         };
+        let step = self.target.last_step;
+        if mode == Mode::Probe && step < measured.probed + PROBE_STEPS {
+            // What one sequence finds out the others learn from.
+            return None;
+        }
         let stated = generation.min_confidence.or((min > 0).then_some(0.0));
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
@@ -267,6 +158,9 @@ impl Scheduler {
             return None;
         }
         let mut demand = demand(mode, &plan, min_confidence)?;
+        if demand.probe {
+            self.drafts[worker].measured.probed = step;
+        }
         if min > 0 && demand.ahead_want > 0 {
             // Outcomes after a whole proposal are a token shorter than the others.
             demand.ahead_want = (min + 1).max(demand.ahead_want);

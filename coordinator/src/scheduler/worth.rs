@@ -1,7 +1,7 @@
 //! What a draft worker gives its sequences, by how many it has: predicted from what was measured.
 
+use super::measured::Verifying;
 use super::placement::DraftWorker;
-use super::speculating::Verifying;
 use speculation::control::{Plan, Situation, StepCosts, plan};
 use std::time::{Duration, Instant};
 
