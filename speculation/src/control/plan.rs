@@ -80,7 +80,7 @@ pub struct Plan {
 ///
 /// N: sequences, n: those of the draft worker, r: round trips, k: tokens drafted, s: tokens drafted
 /// ahead; rows: of a draft step ahead, n·(k+1)·width, or n for width 1. What a miss costs is with
-/// [`Rates::ahead`]. Takes some microseconds.
+/// `Rates::ahead`. Takes some microseconds.
 pub fn plan(situation: &Situation<'_>) -> Plan {
     let max = situation.max.min(MAX_DRAFT);
     let min = situation.min.min(max);
