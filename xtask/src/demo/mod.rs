@@ -4,7 +4,7 @@ mod report;
 
 use crate::stack::{self, Ask, Client, Cluster};
 use anyhow::{Context as _, Result};
-use proto::v1::VerificationRule;
+use proto::v1::{DraftSource, VerificationRule};
 use report::Report;
 use std::fs;
 use std::path::PathBuf;
@@ -32,9 +32,10 @@ pub(crate) struct Options {
     /// The pair of models: qwen2.5-coder, smollm2-135m or synthetic.
     #[arg(long, default_value = "qwen2.5-coder")]
     preset: String,
-    /// The most tokens to draft per round. Left to the server where not given.
-    #[arg(long, value_name = "N")]
-    max_draft_tokens: Option<u32>,
+    /// Tokens to draft in every round. Fixed here, so that one short text shows what drafting does; a
+    /// server measures what pays.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    max_draft_tokens: u32,
     /// Write the figures to this file, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -83,8 +84,9 @@ async fn compare(coordinator: &str, options: &Options) -> Result<Report> {
         seed,
         speculate: true,
         rule: VerificationRule::Coupled,
-        max_draft_tokens: options.max_draft_tokens,
-        ..Ask::default()
+        min_draft_tokens: Some(options.max_draft_tokens),
+        max_draft_tokens: Some(options.max_draft_tokens),
+        sources: &[DraftSource::Model],
     };
     eprintln!("warming up");
     let short = Ask {
