@@ -5,13 +5,10 @@ mod plot;
 
 use super::claims::Report;
 use super::spec_bench;
-use crate::cargo;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::ValueEnum as _;
 use serde_json::Map;
-use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 /// How to measure.
 #[derive(Debug, clap::Args)]
@@ -79,46 +76,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             .insert("real".to_owned(), spec_bench.figures.into());
     }
     println!("{report}");
-    if let Some(path) = &options.json {
-        let json = serde_json::to_string_pretty(&report)?;
-        fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
-    }
+    report.write(options.json.as_deref())?;
     let beside = options.json.as_ref().map(|path| path.with_extension("svg"));
     if let Some(path) = options.svg.clone().or(beside) {
         plot::draw(&report.figures, &path).with_context(|| format!("draw {}", path.display()))?;
     }
-    let missed = report.claims.iter().filter(|claim| !claim.holds).count();
-    ensure!(
-        missed == 0,
-        "{missed} of {} claims do not hold",
-        report.claims.len()
-    );
-    Ok(())
+    report.require()
 }
 
 /// It is a program of the package `specdec-tests`, which may use every crate;
 /// this one may not.
 fn over_synthetic_workers(sections: &[Section], quick: bool) -> Result<Report> {
-    eprintln!("building the programs");
-    let programs = cargo::build_programs()?;
-    let bench = programs
-        .get("coordination-bench")
-        .context("coordination-bench was not built")?;
     let names = sections
         .iter()
         .filter_map(clap::ValueEnum::to_possible_value);
     let names: Vec<_> = names.map(|value| value.get_name().to_owned()).collect();
-    let output = Command::new(bench)
-        .args(["--only", &names.join(",")])
-        .args(quick.then_some("--quick"))
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("start {}", bench.display()))?;
-    ensure!(
-        output.status.success(),
-        "coordination-bench ended with {}",
-        output.status
-    );
-    serde_json::from_slice(&output.stdout).context("what coordination-bench printed")
+    let mut args = vec!["--only".to_owned(), names.join(",")];
+    args.extend(quick.then(|| "--quick".to_owned()));
+    Report::printed_by("coordination-bench", &args)
 }

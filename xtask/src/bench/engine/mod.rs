@@ -4,11 +4,8 @@ mod llama;
 mod service;
 
 use super::claims::Report;
-use crate::cargo;
-use anyhow::{Context as _, Result, ensure};
-use std::fs;
+use anyhow::Result;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 /// How to measure.
 #[derive(Debug, clap::Args)]
@@ -55,41 +52,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         .figures
         .insert("service".to_owned(), serde_json::to_value(&service)?);
     println!("{report}");
-    if let Some(path) = &options.json {
-        let json = serde_json::to_string_pretty(&report)?;
-        fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
-    }
-    let missed = report.claims.iter().filter(|claim| !claim.holds).count();
-    ensure!(
-        missed == 0,
-        "{missed} of {} claims do not hold",
-        report.claims.len()
-    );
-    Ok(())
+    report.write(options.json.as_deref())?;
+    report.require()
 }
 
 /// The engine alone. It is a program of the package `specdec-tests`, which may use every crate;
 /// this one may not.
 fn in_process(options: &Options) -> Result<Report> {
-    eprintln!("building the programs");
-    let programs = cargo::build_programs()?;
-    let bench = programs
-        .get("engine-bench")
-        .context("engine-bench was not built")?;
-    let output = Command::new(bench)
-        .args(["--preset", &options.preset])
-        .args(["--context", &options.context.to_string()])
-        .args(["--draft-vocab", &options.draft_vocab.to_string()])
-        .args(["--tries", &options.tries.to_string()])
-        .args(["--requests", &options.requests.to_string()])
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("start {}", bench.display()))?;
-    ensure!(
-        output.status.success(),
-        "engine-bench ended with {}",
-        output.status
-    );
-    serde_json::from_slice(&output.stdout).context("what engine-bench printed")
+    let flags = [
+        ("--preset", options.preset.clone()),
+        ("--context", options.context.to_string()),
+        ("--draft-vocab", options.draft_vocab.to_string()),
+        ("--tries", options.tries.to_string()),
+        ("--requests", options.requests.to_string()),
+    ];
+    let args = flags.map(|(flag, value)| [flag.to_owned(), value]);
+    Report::printed_by("engine-bench", &args.concat())
 }

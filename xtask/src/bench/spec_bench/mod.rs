@@ -13,7 +13,6 @@ use anyhow::{Context as _, Result, ensure};
 use proto::v1::{DraftSource, VerificationRule};
 use questions::Question;
 use report::{Figures, Sample};
-use std::fs;
 use std::path::PathBuf;
 
 /// How to measure, and where to.
@@ -98,14 +97,8 @@ const WARM_TRIES: usize = 50;
 pub(crate) fn run(options: &Options) -> Result<()> {
     let (report, tables) = measure(&options.plan)?;
     println!("{tables}\n{report}");
-    if let Some(path) = &options.json {
-        let json = serde_json::to_string_pretty(&report)?;
-        fs::write(path, json + "\n").with_context(|| format!("write {}", path.display()))?;
-    }
-    let missed = report.claims.iter().filter(|claim| !claim.holds).count();
-    let claims = report.claims.len();
-    ensure!(missed == 0, "{missed} of {claims} claims do not hold");
-    Ok(())
+    report.write(options.json.as_deref())?;
+    report.require()
 }
 
 /// The figures with what is claimed of them, and the same as tables for a document.
