@@ -1,10 +1,11 @@
 //! Joins draft and target workers and streams accepted tokens to clients.
 //!
-//! A request's way: `api` checks it (`request`, `prompt`) and hands it to the `driver`, the
-//! one task that owns the pure `scheduler`. What the scheduler decides goes out over `links` to
+//! A request's way: it comes in over gRPC (`api::grpc`) or HTTP (`openai`), on one port; `api`
+//! checks it (`request`, `prompt`) and hands it to the `driver`, the one task that owns the pure `scheduler`. What the scheduler decides goes out over `links` to
 //! the workers; what they verify is committed in one place (`commit`), where it also becomes text
 //! (`detokenize`) up to where that ends (`stop`), and streamed. No model is computed here.
 
+mod access;
 mod api;
 mod commit;
 mod config;
@@ -12,6 +13,7 @@ mod detokenize;
 mod driver;
 mod links;
 mod model;
+mod openai;
 pub mod plan;
 mod prompt;
 mod request;
@@ -23,7 +25,7 @@ mod testing;
 
 pub use config::{Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch};
 
-use api::Api;
+use api::{Api, grpc::Grpc};
 use driver::Driver;
 use futures::future::BoxFuture;
 use links::{Discovery, DraftLink, LinkEvent, ServedModel, SystemResolver, TargetLink};
@@ -77,7 +79,7 @@ pub async fn run(
     let (reporter, health) = service::server::health(&shutdown);
     report(&reporter, false).await;
     tasks.spawn("health", report_health(reporter, served.clone()));
-    let api = Api {
+    let api = Arc::new(Api {
         served,
         admissions,
         places: Arc::new(Semaphore::new(config.max_requests as usize)),
@@ -89,11 +91,12 @@ pub async fn run(
             logprobs: config.logprobs_mode.into(),
             max_requests: config.max_requests,
         },
-    };
-    let generation = GenerationServer::new(api)
+    });
+    let generation = GenerationServer::new(Grpc(Arc::clone(&api)))
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let routes = Routes::new(generation).add_service(health);
+    let http = openai::router(api);
 
     // Between the two. It must outlive the open calls, and without it there is nothing to serve.
     let patience = Patience {
@@ -114,7 +117,7 @@ pub async fn run(
         drop(ends);
     });
     tokio::select! {
-        served = service::server::serve(listener, routes, shutdown, config.shutdown_grace()) => served,
+        served = service::server::serve(listener, routes, http, shutdown, config.shutdown_grace()) => served,
         _ = ended => Err(anyhow::anyhow!("the driver has ended")),
     }
 }

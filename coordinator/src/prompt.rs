@@ -3,7 +3,7 @@
 
 use crate::model::Model;
 use crate::template::Message;
-use proto::v1::{Chat, Prompt, prompt};
+use proto::v1::{Chat, Prompt, TokenIds, prompt};
 use service::{Class, Error};
 use speculation::TokenId;
 
@@ -28,10 +28,13 @@ pub(crate) fn tokenize(prompt: Option<Prompt>, model: &Model) -> Result<Tokenize
     let tokenized = match prompt {
         None => return Err(Error::invalid("prompt", "is missing")),
         Some(prompt::Prompt::Text(text)) => plain(text, model)?,
-        Some(prompt::Prompt::TokenIds(ids)) => Tokenized {
-            token_ids: check_ids(ids.ids, model)?,
-            text: String::new(),
-        },
+        Some(prompt::Prompt::TokenIds(TokenIds { ids })) => {
+            check_known("prompt.token_ids.ids", &ids, model)?;
+            Tokenized {
+                token_ids: ids,
+                text: String::new(),
+            }
+        }
         Some(prompt::Prompt::Chat(chat)) => conversation(chat, model)?,
     };
     if tokenized.token_ids.is_empty() {
@@ -101,12 +104,25 @@ pub(crate) fn encode(text: &str, model: &Model) -> Result<Vec<TokenId>, Error> {
     Ok(encoding.get_ids().to_vec())
 }
 
-fn check_ids(ids: Vec<TokenId>, model: &Model) -> Result<Vec<TokenId>, Error> {
+/// The text of `ids`, special tokens included.
+///
+/// # Errors
+/// [`Class::Invalid`] with the field's path.
+pub(crate) fn detokenize(ids: Vec<TokenId>, model: &Model) -> Result<String, Error> {
+    check_known("token_ids", &ids, model)?;
+    model
+        .tokenizer
+        .decode(&ids, false)
+        .map_err(|error| Error::new(Class::Internal, format!("the tokenizer failed: {error}")))
+}
+
+/// Checks that the vocabulary has all `ids`, which `field` holds.
+fn check_known(field: &str, ids: &[TokenId], model: &Model) -> Result<(), Error> {
     let size = model.tokenizer_size;
     match ids.iter().position(|id| *id >= size) {
-        None => Ok(ids),
+        None => Ok(()),
         Some(index) => {
-            let field = format!("prompt.token_ids.ids[{index}]");
+            let field = format!("{field}[{index}]");
             let message = format!(
                 "token id {} is not below {size}, the size of the vocabulary",
                 ids[index]
@@ -120,7 +136,7 @@ fn check_ids(ids: Vec<TokenId>, model: &Model) -> Result<Vec<TokenId>, Error> {
 mod tests {
     use super::*;
     use crate::testing;
-    use proto::v1::{ChatMessage, TokenIds};
+    use proto::v1::ChatMessage;
 
     fn text(text: &str) -> Option<Prompt> {
         some(prompt::Prompt::Text(text.to_owned()))
@@ -136,9 +152,13 @@ mod tests {
             .map(|(role, content)| ChatMessage {
                 role: (*role).to_owned(),
                 content: (*content).to_owned(),
+                ..ChatMessage::default()
             })
             .collect();
-        some(prompt::Prompt::Chat(Chat { messages }))
+        some(prompt::Prompt::Chat(Chat {
+            messages,
+            ..Chat::default()
+        }))
     }
 
     fn some(prompt: prompt::Prompt) -> Option<Prompt> {

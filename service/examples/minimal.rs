@@ -53,5 +53,12 @@ async fn run(
 ) -> anyhow::Result<()> {
     let (_reporter, health) = server::health(&shutdown);
     let grace = Duration::from_millis(config.grace);
-    server::serve(listener, Routes::new(health), shutdown, grace).await
+    server::serve(
+        listener,
+        Routes::new(health),
+        server::Router::new(),
+        shutdown,
+        grace,
+    )
+    .await
 }

@@ -29,6 +29,10 @@ pub enum Class {
     Unavailable,
     /// A deadline passed.
     Deadline,
+    /// Whoever asks did not say who it is, or is not known.
+    Unauthenticated,
+    /// We gave up what was under way, for a reason that lies with whoever asked: it reads too slowly.
+    Aborted,
     /// Peers that must match do not.
     Mismatch,
     /// A defect of ours.
@@ -44,6 +48,8 @@ impl Class {
             Self::Overloaded { .. } => (Code::ResourceExhausted, "OVERLOADED"),
             Self::Unavailable => (Code::Unavailable, "UNAVAILABLE"),
             Self::Deadline => (Code::DeadlineExceeded, "DEADLINE"),
+            Self::Unauthenticated => (Code::Unauthenticated, "UNAUTHENTICATED"),
+            Self::Aborted => (Code::Aborted, "ABORTED"),
             Self::Mismatch => (Code::FailedPrecondition, "MISMATCH"),
             Self::Internal => (Code::Internal, "INTERNAL"),
         }
@@ -96,6 +102,8 @@ impl Error {
             },
             Code::Unavailable => Class::Unavailable,
             Code::DeadlineExceeded => Class::Deadline,
+            Code::Unauthenticated => Class::Unauthenticated,
+            Code::Aborted => Class::Aborted,
             Code::FailedPrecondition => Class::Mismatch,
             Code::Cancelled if is_timeout(status) => Class::Deadline,
             _ if is_transport_failure(status) => Class::Unavailable,
@@ -126,6 +134,8 @@ impl From<Error> for Status {
             Class::NotFound
             | Class::Unavailable
             | Class::Deadline
+            | Class::Unauthenticated
+            | Class::Aborted
             | Class::Mismatch
             | Class::Internal => {}
         }
@@ -182,7 +192,7 @@ fn is_timeout(status: &Status) -> bool {
 mod tests {
     use super::*;
 
-    fn every_class() -> [(Class, Code); 7] {
+    fn every_class() -> [(Class, Code); 9] {
         [
             (
                 Class::Invalid {
@@ -199,6 +209,8 @@ mod tests {
             ),
             (Class::Unavailable, Code::Unavailable),
             (Class::Deadline, Code::DeadlineExceeded),
+            (Class::Unauthenticated, Code::Unauthenticated),
+            (Class::Aborted, Code::Aborted),
             (Class::Mismatch, Code::FailedPrecondition),
             (Class::Internal, Code::Internal),
         ]

@@ -1,8 +1,10 @@
-//! A gRPC server: keepalive, health, reflection, draining. Knows nothing of what its services do.
+//! A server of gRPC and HTTP on one port: keepalive, health, reflection, draining. Knows nothing of
+//! what its services do.
 
 mod connection;
 mod health;
 
+pub use axum::Router;
 pub use health::health;
 pub use tonic_health::ServingStatus;
 pub use tonic_health::server::HealthReporter;
@@ -31,8 +33,8 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 #[error("calls were still open {0:?} after shutdown began")]
 pub struct GraceExpired(pub Duration);
 
-/// Serves `routes` on `listener`, with reflection of `specdec.v1` beside them, until `shutdown`;
-/// then lets open calls end for at most `grace`. When it returns, or is dropped, no connection is
+/// Serves `routes` on `listener`, with reflection of `specdec.v1` beside them, and what `http` has for
+/// clients that do not speak gRPC, until `shutdown`; then lets open calls end for at most `grace`. When it returns, or is dropped, no connection is
 /// left. [`health`] makes the health service, for the caller to put among `routes`.
 ///
 /// Prints `listening on http://ADDRESS` on standard output once calls are taken.
@@ -42,6 +44,7 @@ pub struct GraceExpired(pub Duration);
 pub async fn serve(
     listener: TcpListener,
     routes: Routes,
+    http: Router,
     shutdown: CancellationToken,
     grace: Duration,
 ) -> anyhow::Result<()> {
@@ -51,7 +54,10 @@ pub async fn serve(
     let serving = Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .add_routes(with_reflection(routes)?)
+        .accept_http1(true)
+        .add_routes(Routes::from(
+            with_reflection(routes)?.into_axum_router().merge(http),
+        ))
         .serve_with_incoming_shutdown(
             connection::accepted(listener, cut_off),
             shutdown.clone().cancelled_owned(),

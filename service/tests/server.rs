@@ -1,6 +1,6 @@
 //! A server on real sockets: health, reflection, draining.
 
-use service::server::{GraceExpired, HealthReporter, ServingStatus, health, serve};
+use service::server::{GraceExpired, HealthReporter, Router, ServingStatus, health, serve};
 use service::{CancellationToken, Class, Error, client};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -41,6 +41,7 @@ impl Server {
         let serving = tokio::spawn(serve(
             listener,
             Routes::new(health),
+            Router::new(),
             shutdown.clone(),
             grace,
         ));

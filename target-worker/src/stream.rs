@@ -320,6 +320,7 @@ async fn opened(
         base_len,
         next_token: verdict.next,
         logprobs: logprobs.pop().map(Into::into),
+        cached_tokens: 0,
     })
 }
 

@@ -218,7 +218,9 @@ pub fn chat(message: &str) -> GenerateRequest {
         messages: vec![ChatMessage {
             role: "user".to_owned(),
             content: message.to_owned(),
+            ..ChatMessage::default()
         }],
+        ..Chat::default()
     }))
 }
 

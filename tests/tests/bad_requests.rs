@@ -28,13 +28,17 @@ fn wrong_prompts() -> Vec<Wrong> {
     let chat = |messages| {
         with(|it| {
             it.prompt = Some(Prompt {
-                prompt: Some(prompt::Prompt::Chat(Chat { messages })),
+                prompt: Some(prompt::Prompt::Chat(Chat {
+                    messages,
+                    ..Chat::default()
+                })),
             });
         })
     };
     let wizard = ChatMessage {
         role: "wizard".to_owned(),
         content: "Hi".to_owned(),
+        ..ChatMessage::default()
     };
     vec![
         ("prompt", GenerateRequest::default()),

@@ -64,9 +64,20 @@ async fn matches_reference(client: &Client, reference: &str, exceptions: &[&str]
     for Rendered { messages, prompt } in reference.chats {
         let messages = messages
             .into_iter()
-            .map(|Message { role, content }| ChatMessage { role, content })
+            .map(|Message { role, content }| ChatMessage {
+                role,
+                content,
+                ..ChatMessage::default()
+            })
             .collect();
-        let (_, text) = tokenize(client, prompt::Prompt::Chat(Chat { messages })).await?;
+        let (_, text) = tokenize(
+            client,
+            prompt::Prompt::Chat(Chat {
+                messages,
+                ..Chat::default()
+            }),
+        )
+        .await?;
         assert_eq!(text, prompt);
     }
     Ok(())

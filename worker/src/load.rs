@@ -76,6 +76,7 @@ impl Served {
         v1::Load {
             active_sequences: u32::try_from(active).unwrap_or(u32::MAX),
             max_sequences: self.description.max_sequences,
+            ..v1::Load::default()
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::Served;
 use engine::Engine;
-use service::server::{HealthReporter, ServingStatus};
+use service::server::{HealthReporter, Router, ServingStatus};
 use service::{CancellationToken, Tasks};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -32,7 +32,14 @@ pub async fn serve(
         "engine health",
         follow(served.engine.clone(), reporter, name),
     );
-    service::server::serve(listener, routes.add_service(health), shutdown, GRACE).await
+    service::server::serve(
+        listener,
+        routes.add_service(health),
+        Router::new(),
+        shutdown,
+        GRACE,
+    )
+    .await
 }
 
 /// Reports that nothing is served any more once the engine has stopped.

@@ -1,6 +1,6 @@
 //! Every check that a change must pass, in the order that finds mistakes soonest.
 
-use crate::{cargo, models, tidy};
+use crate::{cargo, clients, models, tidy};
 use anyhow::{Context as _, Result, ensure};
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ type Step = (&'static str, fn() -> Result<()>);
 
 /// One profile throughout, so that each dependency is compiled once. The programs are built
 /// together with the tests: built alone, dependencies would have other features.
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     ("format", || cargo(&["fmt", "--all", "--check"])),
     ("lint", || {
         cargo(&[
@@ -29,6 +29,7 @@ const STEPS: [Step; 8] = [
             "gemma-3-270m".into(),
         ])
     }),
+    ("clients", clients::install),
     ("build", || {
         cargo(&["build", "--release", "--workspace", "--all-targets"])
     }),

@@ -8,6 +8,7 @@
 mod bench;
 mod cargo;
 mod ci;
+mod clients;
 mod codegen;
 mod demo;
 mod exactness;
@@ -38,6 +39,8 @@ enum Task {
     /// List, fetch and find model files.
     #[command(subcommand)]
     Models(models::Command),
+    /// Install the Python clients that the tests drive the service with.
+    Clients,
     /// Generate the protocol's Rust code from the .proto files.
     Codegen,
 }
@@ -66,6 +69,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Ci => ci::run()?,
         Task::Tidy => tidy::run()?,
         Task::Models(command) => models::run(command)?,
+        Task::Clients => clients::install()?,
         Task::Codegen => {
             let proto = cargo::root().join("proto");
             codegen::generate(&proto, &proto.join("src/gen"))?;

@@ -6,15 +6,14 @@
 use crate::commit::{Delta, FinishReason, Matched, Origin};
 use crate::request::ValidRequest;
 use crate::scheduler::Summary;
-use proto::v1::{self, GenerateResponse, TokenOrigin, finished, generate_response::Event};
+use proto::v1::{self, TokenOrigin, finished, generate_response::Event};
 use service::Error;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tonic::Status;
 
 /// A client's half of the output queue.
-pub(crate) type Output = mpsc::Sender<Result<GenerateResponse, Status>>;
+pub(crate) type Output = mpsc::Sender<Result<Event, Error>>;
 
 /// A request that was let in.
 #[derive(Debug)]
@@ -118,10 +117,10 @@ impl Client {
                     self.unfinished -= 1;
                     drop(self.permits.split(1));
                 }
-                place.send(Ok(GenerateResponse { event: Some(event) }));
+                place.send(Ok(event));
             } else if let Some(error) = self.failure.take() {
                 self.unfinished = 0;
-                place.send(Err(error.into()));
+                place.send(Err(error));
             }
         }
         Ok(())
@@ -167,6 +166,7 @@ fn finished(choice: u32, summary: Summary) -> v1::Finished {
         usage: Some(v1::Usage {
             prompt_tokens: summary.prompt_tokens as u32,
             completion_tokens: summary.completion_tokens as u32,
+            cached_tokens: 0,
         }),
         speculation: Some(v1::SpeculationStats {
             rounds: summary.stats.rounds,
@@ -180,5 +180,6 @@ fn finished(choice: u32, summary: Summary) -> v1::Finished {
         }),
         choice,
         matched,
+        timings: None,
     }
 }

@@ -5,17 +5,15 @@ use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::{DraftLimits, TargetLimits};
 use crate::testing::{self, byte_token};
 use proto::v1::{
-    CloseReason, Closed, GenerateRequest, GenerateResponse, Prompt, TargetEvent, TargetOpened,
-    TokenIds, Verdict, VerdictBatch, generate_response, prompt, target_command::Command,
-    target_event,
+    CloseReason, Closed, GenerateRequest, Prompt, TargetEvent, TargetOpened, TokenIds, Verdict,
+    VerdictBatch, generate_response, prompt, target_command::Command, target_event,
 };
-use service::CancellationToken;
+use service::{CancellationToken, Class, Error};
 use speculation::{LogprobsMode, Rule};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tonic::{Code, Status};
 
 const N: u32 = 3;
 
@@ -25,7 +23,7 @@ struct Ends {
     /// Kept, so that the driver goes on.
     _admissions: mpsc::Sender<Admission>,
     commands: mpsc::Receiver<TargetCommand>,
-    output: mpsc::Receiver<Result<GenerateResponse, Status>>,
+    output: mpsc::Receiver<Result<generate_response::Event, Error>>,
     places: Arc<Semaphore>,
 }
 
@@ -114,10 +112,11 @@ impl Ends {
                 base_len: 1,
                 next_token: byte_token(b'a'),
                 logprobs: None,
+                cached_tokens: 0,
             };
             self.say(target_event::Event::Opened(opened)).await;
-            let event = self.output.recv().await.unwrap().unwrap().event;
-            let Some(generate_response::Event::Delta(delta)) = event else {
+            let event = self.output.recv().await.unwrap().unwrap();
+            let generate_response::Event::Delta(delta) = event else {
                 panic!("{event:?}");
             };
             assert_eq!((u64::from(delta.choice), &*delta.text), (sequence - 1, "a"));
@@ -198,8 +197,8 @@ async fn a_choice_that_fails_ends_the_stream_and_frees_the_others() {
             ..Closed::default()
         };
         ends.say(target_event::Event::Closed(closed)).await;
-        let status = ends.output.recv().await.unwrap().unwrap_err();
-        assert_eq!(status.code(), Code::Internal);
+        let error = ends.output.recv().await.unwrap().unwrap_err();
+        assert_eq!(error.class, Class::Internal);
         assert!(ends.output.recv().await.is_none());
         assert_eq!(ends.closes(2).await, BTreeSet::from([1, 3]));
         let places = ends.places.acquire_many(N).await;

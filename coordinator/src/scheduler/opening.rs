@@ -117,6 +117,7 @@ impl Scheduler {
             token_ids: sequence.committed.tokens().to_vec(),
             decoding: Some(sequence.choice.decoding()),
             logprobs: sequence.choice.generation.logprobs,
+            traceparent: String::new(),
         };
         let has_draft = sequence.seat.is_some();
         self.send_target(Command::Open(open));

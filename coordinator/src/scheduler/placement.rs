@@ -206,6 +206,7 @@ impl Scheduler {
             epoch: sequence.seat_epoch,
             token_ids: sequence.committed.tokens().to_vec(),
             decoding: Some(sequence.choice.decoding()),
+            traceparent: String::new(),
         };
         self.frames.open(worker, open);
     }

@@ -71,6 +71,7 @@ impl Peer {
                 rule: VerificationRule::Coupled.into(),
                 ..Decoding::default()
             }),
+            ..DraftOpen::default()
         }];
         self.send(DraftCommand {
             opens,

@@ -20,6 +20,7 @@ fn random_open(rng: &mut StdRng) -> DraftOpen {
         epoch: rng.random_range(0..6),
         token_ids: ids(rng, 8),
         decoding: rng.random_bool(0.9).then(|| random_decoding(rng)),
+        ..DraftOpen::default()
     }
 }
 

@@ -220,6 +220,7 @@ pub(crate) fn open(sequence: u64, epoch: u32, tokens: &[u32], decoding: &Decodin
         epoch,
         token_ids: tokens.to_vec(),
         decoding: Some(decoding.clone()),
+        ..DraftOpen::default()
     }
 }
 

@@ -237,6 +237,12 @@ pub struct Load {
     /// The most it takes.
     #[prost(uint32, tag = "2")]
     pub max_sequences: u32,
+    /// Tokens that open sequences hold in its cache.
+    #[prost(uint64, tag = "3")]
+    pub cache_tokens: u64,
+    /// The most that the cache holds.
+    #[prost(uint64, tag = "4")]
+    pub max_cache_tokens: u64,
 }
 /// How proposals are verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -389,6 +395,10 @@ pub struct DraftOpen {
     /// How the target chooses; the draft does the same to its own logits.
     #[prost(message, optional, tag = "4")]
     pub decoding: ::core::option::Option<Decoding>,
+    /// The W3C trace context (`traceparent`) that the worker's spans for the sequence belong to. Empty
+    /// where it is not traced.
+    #[prost(string, tag = "5")]
+    pub traceparent: ::prost::alloc::string::String,
 }
 /// Tokens were committed. The worker cuts its cache back to what agrees and drafts on.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -995,9 +1005,21 @@ pub struct Chat {
     /// The messages, oldest first. At least one.
     #[prost(message, repeated, tag = "1")]
     pub messages: ::prost::alloc::vec::Vec<ChatMessage>,
+    /// What the model may call. The model's template must know of tools.
+    #[prost(message, repeated, tag = "2")]
+    pub tools: ::prost::alloc::vec::Vec<Tool>,
+    /// Whether it may, or must. Unset: it may, where there are tools.
+    #[prost(message, optional, tag = "3")]
+    pub tool_choice: ::core::option::Option<ToolChoice>,
+    /// More variables for the template, as a JSON object, such as {"enable_thinking": false}.
+    #[prost(string, tag = "4")]
+    pub template_arguments: ::prost::alloc::string::String,
+    /// Goes on with the last message, which is the assistant's, instead of beginning the next.
+    #[prost(bool, tag = "5")]
+    pub continue_final_message: bool,
 }
 /// One message of a conversation.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ChatMessage {
     /// Who speaks: system, user, assistant or tool.
     #[prost(string, tag = "1")]
@@ -1005,6 +1027,64 @@ pub struct ChatMessage {
     /// What is said.
     #[prost(string, tag = "2")]
     pub content: ::prost::alloc::string::String,
+    /// Who speaks, by name, where the template cares.
+    #[prost(string, tag = "3")]
+    pub name: ::prost::alloc::string::String,
+    /// What the assistant called in this message.
+    #[prost(message, repeated, tag = "4")]
+    pub tool_calls: ::prost::alloc::vec::Vec<ToolCall>,
+    /// Which call a tool answers.
+    #[prost(string, tag = "5")]
+    pub tool_call_id: ::prost::alloc::string::String,
+}
+/// A function that the model may call.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tool {
+    /// Its name: 1 to 64 letters, digits, underscores and hyphens.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// What it does, for the model.
+    #[prost(string, tag = "2")]
+    pub description: ::prost::alloc::string::String,
+    /// The JSON schema of its arguments. Empty takes any object.
+    #[prost(string, tag = "3")]
+    pub parameters: ::prost::alloc::string::String,
+    /// Has the arguments match the schema also where the model may choose whether to call.
+    #[prost(bool, tag = "4")]
+    pub strict: bool,
+}
+/// A call of a function by the model.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolCall {
+    /// Tells the calls of a conversation apart.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// The function.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// The arguments, a JSON object as the model wrote it.
+    #[prost(string, tag = "3")]
+    pub arguments: ::prost::alloc::string::String,
+}
+/// Whether the model may or must call a function.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ToolChoice {
+    /// One of these.
+    #[prost(oneof = "tool_choice::Choice", tags = "1, 2")]
+    pub choice: ::core::option::Option<tool_choice::Choice>,
+}
+/// Nested message and enum types in `ToolChoice`.
+pub mod tool_choice {
+    /// One of these.
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Choice {
+        /// As the mode says.
+        #[prost(enumeration = "super::ToolMode", tag = "1")]
+        Mode(i32),
+        /// It must call the function of this name.
+        #[prost(string, tag = "2")]
+        Name(::prost::alloc::string::String),
+    }
 }
 /// Asks for text.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1047,6 +1127,9 @@ pub struct GenerateRequest {
     /// of them wrote is used to draft for another. Empty is a tenant like any other.
     #[prost(string, tag = "11")]
     pub tenant: ::prost::alloc::string::String,
+    /// Which requests wait less long where not all can run: the higher first, -100 to 100. Default 0.
+    #[prost(sint32, tag = "12")]
+    pub priority: i32,
 }
 /// When to stop, besides the model's own end of text.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1134,9 +1217,13 @@ pub struct Delta {
     /// Which choice this belongs to, from 0.
     #[prost(uint32, tag = "5")]
     pub choice: u32,
+    /// Functions that the model called, each whole. Their tokens are among token_ids, and what the
+    /// model wrote to call them is not in text.
+    #[prost(message, repeated, tag = "6")]
+    pub tool_calls: ::prost::alloc::vec::Vec<ToolCall>,
 }
 /// The end of a text.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Finished {
     /// Why.
     #[prost(enumeration = "FinishReason", tag = "1")]
@@ -1150,6 +1237,9 @@ pub struct Finished {
     /// The choice that ended.
     #[prost(uint32, tag = "4")]
     pub choice: u32,
+    /// How long it took.
+    #[prost(message, optional, tag = "7")]
+    pub timings: ::core::option::Option<Timings>,
     /// What it stopped at, where the reason is STOP.
     #[prost(oneof = "finished::Matched", tags = "5, 6")]
     pub matched: ::core::option::Option<finished::Matched>,
@@ -1167,6 +1257,19 @@ pub mod finished {
         StopString(::prost::alloc::string::String),
     }
 }
+/// How long a choice took, in milliseconds.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct Timings {
+    /// From the arrival of the request until the target was given its prompt.
+    #[prost(double, tag = "1")]
+    pub queue_ms: f64,
+    /// From then until the first token.
+    #[prost(double, tag = "2")]
+    pub prompt_ms: f64,
+    /// From the first token until the last.
+    #[prost(double, tag = "3")]
+    pub predicted_ms: f64,
+}
 /// Token counts of one choice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Usage {
@@ -1176,6 +1279,9 @@ pub struct Usage {
     /// Tokens delivered, an end-of-text token included.
     #[prost(uint32, tag = "2")]
     pub completion_tokens: u32,
+    /// Those of the prompt whose computation an earlier request had left in the target's cache.
+    #[prost(uint32, tag = "3")]
+    pub cached_tokens: u32,
 }
 /// What speculation did for one choice. Counts committed tokens only.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1226,6 +1332,23 @@ pub struct TokenizeResponse {
     #[prost(string, tag = "2")]
     pub text: ::prost::alloc::string::String,
 }
+/// Asks for the text of token ids.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DetokenizeRequest {
+    /// The model. Empty takes the only one.
+    #[prost(string, tag = "1")]
+    pub model: ::prost::alloc::string::String,
+    /// The ids.
+    #[prost(uint32, repeated, tag = "2")]
+    pub token_ids: ::prost::alloc::vec::Vec<u32>,
+}
+/// The text of token ids.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DetokenizeResponse {
+    /// The text, special tokens included.
+    #[prost(string, tag = "1")]
+    pub text: ::prost::alloc::string::String,
+}
 /// Asks for the models.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListModelsRequest {}
@@ -1245,6 +1368,46 @@ pub struct Model {
     /// The longest sequence in tokens.
     #[prost(uint32, tag = "2")]
     pub context_length: u32,
+    /// What it is here.
+    #[prost(enumeration = "ModelRole", tag = "3")]
+    pub role: i32,
+}
+/// Whether functions are called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ToolMode {
+    /// Not stated: AUTO.
+    Unspecified = 0,
+    /// The model chooses.
+    Auto = 1,
+    /// The model is told of no functions.
+    None = 2,
+    /// At least one call.
+    Required = 3,
+}
+impl ToolMode {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "TOOL_MODE_UNSPECIFIED",
+            Self::Auto => "TOOL_MODE_AUTO",
+            Self::None => "TOOL_MODE_NONE",
+            Self::Required => "TOOL_MODE_REQUIRED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "TOOL_MODE_UNSPECIFIED" => Some(Self::Unspecified),
+            "TOOL_MODE_AUTO" => Some(Self::Auto),
+            "TOOL_MODE_NONE" => Some(Self::None),
+            "TOOL_MODE_REQUIRED" => Some(Self::Required),
+            _ => None,
+        }
+    }
 }
 /// Where drafts come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
@@ -1362,6 +1525,8 @@ pub enum FinishReason {
     Length = 2,
     /// The client left. Only logs can show it.
     Cancelled = 3,
+    /// The model called functions, and waits for their answers.
+    ToolCalls = 4,
 }
 impl FinishReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1374,6 +1539,7 @@ impl FinishReason {
             Self::Stop => "FINISH_REASON_STOP",
             Self::Length => "FINISH_REASON_LENGTH",
             Self::Cancelled => "FINISH_REASON_CANCELLED",
+            Self::ToolCalls => "FINISH_REASON_TOOL_CALLS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1383,6 +1549,40 @@ impl FinishReason {
             "FINISH_REASON_STOP" => Some(Self::Stop),
             "FINISH_REASON_LENGTH" => Some(Self::Length),
             "FINISH_REASON_CANCELLED" => Some(Self::Cancelled),
+            "FINISH_REASON_TOOL_CALLS" => Some(Self::ToolCalls),
+            _ => None,
+        }
+    }
+}
+/// What a model is in this system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum ModelRole {
+    /// Not stated.
+    Unspecified = 0,
+    /// The target, sped up by drafts.
+    Target = 1,
+    /// A draft model, which answers alone when asked for by its name.
+    Draft = 2,
+}
+impl ModelRole {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "MODEL_ROLE_UNSPECIFIED",
+            Self::Target => "MODEL_ROLE_TARGET",
+            Self::Draft => "MODEL_ROLE_DRAFT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "MODEL_ROLE_UNSPECIFIED" => Some(Self::Unspecified),
+            "MODEL_ROLE_TARGET" => Some(Self::Target),
+            "MODEL_ROLE_DRAFT" => Some(Self::Draft),
             _ => None,
         }
     }
@@ -1529,6 +1729,31 @@ pub mod generation_client {
                 .insert(GrpcMethod::new("specdec.v1.Generation", "Tokenize"));
             self.inner.unary(req, path, codec).await
         }
+        /// The text of token ids.
+        pub async fn detokenize(
+            &mut self,
+            request: impl tonic::IntoRequest<super::DetokenizeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DetokenizeResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/specdec.v1.Generation/Detokenize",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("specdec.v1.Generation", "Detokenize"));
+            self.inner.unary(req, path, codec).await
+        }
         /// The models that can be asked for.
         pub async fn list_models(
             &mut self,
@@ -1586,6 +1811,14 @@ pub mod generation_server {
             request: tonic::Request<super::TokenizeRequest>,
         ) -> std::result::Result<
             tonic::Response<super::TokenizeResponse>,
+            tonic::Status,
+        >;
+        /// The text of token ids.
+        async fn detokenize(
+            &self,
+            request: tonic::Request<super::DetokenizeRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::DetokenizeResponse>,
             tonic::Status,
         >;
         /// The models that can be asked for.
@@ -1765,6 +1998,51 @@ pub mod generation_server {
                     };
                     Box::pin(fut)
                 }
+                "/specdec.v1.Generation/Detokenize" => {
+                    #[allow(non_camel_case_types)]
+                    struct DetokenizeSvc<T: Generation>(pub Arc<T>);
+                    impl<
+                        T: Generation,
+                    > tonic::server::UnaryService<super::DetokenizeRequest>
+                    for DetokenizeSvc<T> {
+                        type Response = super::DetokenizeResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::DetokenizeRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Generation>::detokenize(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = DetokenizeSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
                 "/specdec.v1.Generation/ListModels" => {
                     #[allow(non_camel_case_types)]
                     struct ListModelsSvc<T: Generation>(pub Arc<T>);
@@ -1891,6 +2169,10 @@ pub struct TargetOpen {
     /// Asks for log-probabilities; none where unset. The mode must be stated.
     #[prost(message, optional, tag = "5")]
     pub logprobs: ::core::option::Option<LogprobsParams>,
+    /// The W3C trace context (`traceparent`) that the worker's spans for the sequence belong to. Empty
+    /// where it is not traced.
+    #[prost(string, tag = "6")]
+    pub traceparent: ::prost::alloc::string::String,
 }
 /// Frees a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1973,6 +2255,9 @@ pub struct TargetOpened {
     /// Its log-probabilities, where asked for.
     #[prost(message, optional, tag = "5")]
     pub logprobs: ::core::option::Option<TokenLogprobs>,
+    /// How many of the opened tokens were in the worker's cache already.
+    #[prost(uint32, tag = "6")]
+    pub cached_tokens: u32,
 }
 /// The verdicts on one VerifyBatch. Sequences that failed are absent and come as Closed.
 #[derive(Clone, PartialEq, ::prost::Message)]

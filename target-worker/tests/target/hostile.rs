@@ -43,6 +43,7 @@ fn random_open(rng: &mut StdRng) -> TargetOpen {
             top: rng.random_range(0..24),
             mode: rng.random_range(0..4),
         }),
+        ..TargetOpen::default()
     }
 }
 

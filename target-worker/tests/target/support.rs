@@ -193,6 +193,7 @@ pub(crate) fn open(sequence: u64, epoch: u32, prompt: &[u32], decoding: &Decodin
         token_ids: prompt.to_vec(),
         decoding: Some(decoding.clone()),
         logprobs: None,
+        ..TargetOpen::default()
     }
 }
 

@@ -141,9 +141,11 @@ impl Ask<'_> {
         let message = ChatMessage {
             role: "user".to_owned(),
             content: self.prompt.to_owned(),
+            ..ChatMessage::default()
         };
         let chat = Chat {
             messages: vec![message],
+            ..Chat::default()
         };
         let mode = if self.speculate {
             SpeculationMode::Auto

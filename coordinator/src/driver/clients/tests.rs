@@ -3,14 +3,13 @@ use crate::commit::{FinishReason, Matched, Origin};
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::Stats;
 use crate::testing::{self, byte_token};
-use proto::v1::{self, GenerateRequest, GenerateResponse, generate_response::Event};
+use proto::v1::{self, GenerateRequest, generate_response::Event};
 use service::Class;
 use speculation::{LogprobsMode, Rule};
 use std::sync::Arc;
 use tokio::sync::{Semaphore, mpsc};
-use tonic::Status;
 
-type Input = mpsc::Receiver<Result<GenerateResponse, Status>>;
+type Input = mpsc::Receiver<Result<Event, Error>>;
 
 /// As many as a test's requests have choices at most.
 const PLACES: usize = 3;
@@ -79,7 +78,7 @@ fn summary(reason: FinishReason) -> Summary {
 }
 
 async fn next(input: &mut Input) -> Event {
-    input.recv().await.unwrap().unwrap().event.unwrap()
+    input.recv().await.unwrap().unwrap()
 }
 
 /// The choice and the text of the delta that is next.
@@ -211,7 +210,7 @@ async fn an_error_follows_what_was_committed_and_ends_the_stream() {
     clients.next().await;
     clients.room(1);
     let status = input.recv().await.unwrap().unwrap_err();
-    assert_eq!(status.code(), tonic::Code::Unavailable);
+    assert_eq!(status.class, Class::Unavailable);
     assert_eq!(clients.next().await, Some(ClientEvent::Served));
     assert!(input.recv().await.is_none());
 }
@@ -234,7 +233,7 @@ async fn a_choice_that_fails_fails_the_request_and_frees_the_others() {
         }
         assert_eq!(clients.next().await, Some(ClientEvent::Served));
         let status = input.recv().await.unwrap().unwrap_err();
-        assert_eq!(status.code(), tonic::Code::Internal);
+        assert_eq!(status.class, Class::Internal);
         assert!(input.recv().await.is_none(), "it ends the stream");
         assert_eq!(running.available_permits(), PLACES);
         assert!(clients.owners.is_empty());

@@ -97,6 +97,7 @@ impl TimedTarget {
             base_len,
             next_token,
             logprobs: None,
+            cached_tokens: 0,
         }
     }
 

@@ -9,10 +9,10 @@ use proto::v1::draft_client::DraftClient;
 use proto::v1::generation_server::{Generation, GenerationServer};
 use proto::v1::target_client::TargetClient;
 use proto::v1::{
-    Delta, DraftCommand, DraftCommit, DraftEvent, GenerateRequest, GenerateResponse,
-    ListModelsRequest, ListModelsResponse, TargetCommand, TargetEvent, TokenOrigin,
-    TokenizeRequest, TokenizeResponse, VerifyBatch, VerifyItem, generate_response,
-    target_command::Command, target_event,
+    Delta, DetokenizeRequest, DetokenizeResponse, DraftCommand, DraftCommit, DraftEvent,
+    GenerateRequest, GenerateResponse, ListModelsRequest, ListModelsResponse, TargetCommand,
+    TargetEvent, TokenOrigin, TokenizeRequest, TokenizeResponse, VerifyBatch, VerifyItem,
+    generate_response, target_command::Command, target_event,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -74,6 +74,13 @@ impl Generation for Front {
         &self,
         _request: Request<TokenizeRequest>,
     ) -> Result<Response<TokenizeResponse>, Status> {
+        Err(Status::unimplemented("there is no tokenizer"))
+    }
+
+    async fn detokenize(
+        &self,
+        _request: Request<DetokenizeRequest>,
+    ) -> Result<Response<DetokenizeResponse>, Status> {
         Err(Status::unimplemented("there is no tokenizer"))
     }
 

@@ -8,7 +8,8 @@ pub use front::{BareOptions, serve_bare};
 pub use stub::{StubOptions, serve_stub};
 
 use anyhow::Result;
-use service::{CancellationToken, server};
+use service::CancellationToken;
+use service::server::{self, Router};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
@@ -19,5 +20,12 @@ const WAITING: usize = 64;
 /// Serves until it is killed.
 async fn serve(listen: &str, routes: Routes) -> Result<()> {
     let listener = TcpListener::bind(listen).await?;
-    server::serve(listener, routes, CancellationToken::new(), Duration::ZERO).await
+    server::serve(
+        listener,
+        routes,
+        Router::new(),
+        CancellationToken::new(),
+        Duration::ZERO,
+    )
+    .await
 }

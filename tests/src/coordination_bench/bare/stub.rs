@@ -134,7 +134,7 @@ impl StubOptions {
                     epoch: open.epoch,
                     base_len: open.token_ids.len() as u32,
                     next_token: TOKEN,
-                    logprobs: None,
+                    ..TargetOpened::default()
                 };
                 (0.0, Event::Opened(opened))
             }

@@ -89,6 +89,7 @@ impl FakeTarget {
                     base_len: open.token_ids.len() as u32,
                     next_token,
                     logprobs: said,
+                    cached_tokens: 0,
                 }));
                 let sequence = Sequence {
                     epoch: open.epoch,

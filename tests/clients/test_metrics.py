@@ -1,0 +1,45 @@
+"""A Prometheus parser reads /metrics, and the counters are the sums of what requests were told."""
+
+from prometheus_client import openmetrics, parser
+
+
+def counters(text):
+    return {
+        sample.name: sample.value
+        for family in parser.text_string_to_metric_families(text)
+        for sample in family.samples
+        if not sample.name.endswith(("_bucket", "_created"))
+        and not set(sample.labels) & {"position", "le"}
+    }
+
+
+def test_counters_are_sums_of_requests(client, model, fetch):
+    before = counters(fetch("/metrics"))
+    total = {"drafts": 0, "drafted": 0, "accepted": 0}
+    for length in (4, 2, 6):
+        fixed = {"speculative": {"n_min": length, "n_max": length}}
+        answer = client.completions.create(
+            model=model, prompt="1, 2, 3,", max_tokens=16, temperature=0, extra_body=fixed
+        )
+        told = answer.metrics["speculative_decoding"]
+        total["drafts"] += sum(told["acceptance_histogram"])
+        total["drafted"] += told["num_draft_tokens"]
+        total["accepted"] += told["num_accepted_draft_tokens"]
+    after = counters(fetch("/metrics"))
+
+    def grown(name):
+        return sum(v - before.get(k, 0) for k, v in after.items() if k == name)
+
+    assert grown("specdec_spec_decode_num_drafts_total") == total["drafts"]
+    assert grown("specdec_spec_decode_num_draft_tokens_total") == total["drafted"]
+    assert grown("specdec_spec_decode_num_accepted_tokens_total") == total["accepted"]
+    assert total["drafted"] > 0
+
+
+def test_the_openmetrics_format_is_served_to_who_asks(fetch):
+    text = fetch("/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    families = {
+        family.name for family in openmetrics.parser.text_string_to_metric_families(text)
+    }
+    assert "specdec_requests_running" in families
+    assert not any(line.split("{")[0].endswith("_created") for line in text.splitlines())
