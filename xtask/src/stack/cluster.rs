@@ -96,6 +96,7 @@ impl Cluster {
         }
         if let Some(coordinator) = self.processes.last() {
             let address = coordinator.address();
+            println!("openai: {address}/v1");
             let address = address.trim_start_matches("http://");
             println!(
                 "\ntry: grpcurl -plaintext -d '{{\"prompt\": {{\"text\": \"def fibonacci(n):\"}}, \
