@@ -1,7 +1,9 @@
 //! The coordinator's configuration.
 
+mod admission;
 mod speculation;
 
+pub use admission::AdmissionOptions;
 pub use speculation::{SpecAhead, SpecRule, SpeculationOptions, Switch};
 
 use crate::links::{DraftPlace, check_url};
@@ -68,11 +70,9 @@ pub struct Config {
     #[command(flatten)]
     pub speculation: SpeculationOptions,
 
-    /// Requests that run or wait at once; each choice of a request counts as one. More are turned
-    /// away, with a hint when to try again
-    #[arg(long, env = "SPECDEC_MAX_REQUESTS", default_value_t = 256, value_name = "REQUESTS",
-        value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    pub max_requests: u32,
+    /// How much may run and wait.
+    #[command(flatten)]
+    pub admission: AdmissionOptions,
 
     /// How long a round waits for a proposal before it goes on without, in milliseconds
     #[arg(long, env = "SPECDEC_DRAFT_TIMEOUT_MS", default_value_t = 2000, value_name = "MS",

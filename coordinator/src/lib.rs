@@ -23,9 +23,12 @@ mod template;
 #[cfg(test)]
 mod testing;
 
-pub use config::{Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch};
+pub use config::{
+    AdmissionOptions, Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch,
+};
 
-use api::{Api, grpc::Grpc};
+use api::admission::Gate;
+use api::{Api, Checks, LOOKUPS, grpc::Grpc};
 use driver::Driver;
 use futures::future::BoxFuture;
 use links::{Discovery, DraftLink, LinkEvent, ServedModel, SystemResolver, TargetLink};
@@ -56,7 +59,7 @@ pub async fn run(
 ) -> anyhow::Result<()> {
     let tasks = Tasks::new();
     let (events, from_links) = mpsc::channel(EVENTS);
-    let (admissions, admitted) = mpsc::channel(config.max_requests as usize);
+    let (admissions, admitted) = mpsc::channel(config.admission.max_requests as usize);
     let (publish, served) = watch::channel(None);
 
     // The workers.
@@ -79,17 +82,21 @@ pub async fn run(
     let (reporter, health) = service::server::health(&shutdown);
     report(&reporter, false).await;
     tasks.spawn("health", report_health(reporter, served.clone()));
+    let gate = Gate::new(config.admission.capacity(), config.admission.max_wait());
+    tasks.spawn("draining", drain(gate.clone(), shutdown.clone()));
     let api = Arc::new(Api {
         served,
         admissions,
-        places: Arc::new(Semaphore::new(config.max_requests as usize)),
+        gate,
+        checks: Checks::new(),
+        lookups: Semaphore::new(LOOKUPS),
         defaults: Defaults {
             max_draft_tokens: config.speculation.spec_draft_n_max,
             min_draft_tokens: config.speculation.spec_draft_n_min,
             min_confidence: config.speculation.spec_draft_p_min,
             rule: config.speculation.spec_rule.into(),
             logprobs: config.logprobs_mode.into(),
-            max_requests: config.max_requests,
+            max_requests: config.admission.max_requests,
         },
     });
     let generation = GenerationServer::new(Grpc(Arc::clone(&api)))
@@ -106,6 +113,7 @@ pub async fn run(
     let driver = Driver::new(
         patience,
         config.speculation.scheduling(),
+        config.admission.slow_client_timeout(),
         from_links,
         admitted,
     );
@@ -120,6 +128,19 @@ pub async fn run(
         served = service::server::serve(listener, routes, http, shutdown, config.shutdown_grace()) => served,
         _ = ended => Err(anyhow::anyhow!("the driver has ended")),
     }
+}
+
+/// Turns away whoever waits or comes once the server is to end; what runs goes on.
+async fn drain(gate: Gate, shutdown: CancellationToken) {
+    shutdown.cancelled().await;
+    gate.close();
+    let stats = gate.stats();
+    tracing::info!(
+        running = stats.running,
+        tokens = stats.tokens,
+        refused = ?stats.refused,
+        "no more requests are taken"
+    );
 }
 
 /// What runs for each draft worker.

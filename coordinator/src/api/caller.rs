@@ -2,7 +2,12 @@
 
 use crate::access::Identity;
 use axum::http::{Extensions, HeaderMap};
+use std::time::Duration;
 use tokio::time::Instant;
+
+/// How much sooner than its deadline a call is ended, so that its client hears of it from us. The
+/// transport keeps the same deadline, and says that the call was cancelled.
+const AHEAD: Duration = Duration::from_millis(3);
 
 /// Who asks, and on what terms.
 #[derive(Debug, Clone, Default)]
@@ -17,11 +22,69 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// The caller of a call that came with these, over HTTP or gRPC.
-    pub(crate) fn new(_headers: &HeaderMap, extensions: &Extensions) -> Self {
+    pub(crate) fn new(headers: &HeaderMap, extensions: &Extensions) -> Self {
         Self {
             identity: extensions.get().cloned().unwrap_or_default(),
-            deadline: None,
+            deadline: timeout(headers)
+                .map(|timeout| Instant::now() + timeout.saturating_sub(AHEAD)),
             traceparent: String::new(),
+        }
+    }
+}
+
+/// What the header `grpc-timeout` says: at most eight digits and a unit. One that says anything else
+/// is as good as none, as the transport has it.
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    if digits.len() > 8 || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(count * 3600),
+        "M" => Duration::from_secs(count * 60),
+        "S" => Duration::from_secs(count),
+        "m" => Duration::from_millis(count),
+        "u" => Duration::from_micros(count),
+        "n" => Duration::from_nanos(count),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_digits_and_a_unit() {
+        let timeout = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-timeout", value.parse().unwrap());
+            timeout(&headers)
+        };
+        for (value, expected) in [
+            ("2H", Duration::from_secs(7200)),
+            ("3M", Duration::from_secs(180)),
+            ("99999999S", Duration::from_secs(99_999_999)),
+            ("250m", Duration::from_millis(250)),
+            ("1u", Duration::from_micros(1)),
+            ("7n", Duration::from_nanos(7)),
+        ] {
+            assert_eq!(timeout(value), Some(expected), "{value}");
+        }
+        for value in [
+            "",
+            "S",
+            "5",
+            "-1S",
+            "+1S",
+            "1 S",
+            "123456789S",
+            "1s",
+            "1.5S",
+        ] {
+            assert_eq!(timeout(value), None, "{value}");
         }
     }
 }

@@ -1,33 +1,34 @@
 //! What the service does, whoever asks and how: checks a request, admits it, and hands out its
 //! answer. gRPC ([`grpc`]) and HTTP (`crate::openai`) are two ways to say the same.
 
+pub(crate) mod admission;
 mod caller;
+mod checks;
 pub(crate) mod grpc;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use caller::Caller;
+pub(crate) use checks::Checks;
 
-use crate::driver::Admission;
+use crate::driver::{Admission, OUTPUT};
 use crate::links::ServedModel;
 use crate::model::Model;
 use crate::prompt::{self, Tokenized};
 use crate::request::{self, Defaults, ValidRequest};
+use admission::Gate;
 use proto::v1::generate_response::Event;
 use proto::v1::{self, DetokenizeRequest, GenerateRequest, ModelRole, TokenizeRequest};
 use service::{Class, Error};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-/// How long checking a request may take: nearly all of it is the tokenizer's.
-const CHECK_DEADLINE: Duration = Duration::from_secs(10);
+/// How many calls that only ask for tokens or their text are taken at once.
+pub(crate) const LOOKUPS: usize = 64;
 
-/// Events that wait for a slow client; more tokens are merged into the last.
-const OUTPUT: usize = 32;
-
-/// When a client that was turned away may try again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// When one that is turned away there may try again: lookups take milliseconds.
+const LOOKUP_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What is generated, as it comes. Dropping it gives the request up.
 pub(crate) type Answer = mpsc::Receiver<Result<Event, Error>>;
@@ -39,8 +40,12 @@ pub(crate) struct Api {
     pub(crate) served: ServedModel,
     /// Where admitted requests go.
     pub(crate) admissions: mpsc::Sender<Admission>,
-    /// One permit per choice that may run at once.
-    pub(crate) places: Arc<Semaphore>,
+    /// Who may run, and who waits.
+    pub(crate) gate: Gate,
+    /// Where requests are checked.
+    pub(crate) checks: Checks,
+    /// One permit for each of the [`LOOKUPS`].
+    pub(crate) lookups: Semaphore,
     /// What a client gets who does not say.
     pub(crate) defaults: Defaults,
 }
@@ -53,24 +58,31 @@ impl Api {
     pub(crate) async fn generate(
         &self,
         request: GenerateRequest,
-        _caller: Caller,
+        caller: Caller,
     ) -> Result<Answer, Error> {
         let model = self.model()?;
-        let mut permits = self.places(1)?;
+        let Caller {
+            identity, deadline, ..
+        } = caller;
         let defaults = self.defaults;
-        let request = check(move || ValidRequest::new(request, &model, &defaults)).await?;
-        if request.n() > 1 {
-            permits.merge(self.places(request.n() - 1)?);
-        }
+        // What cannot even wait is refused before anything is done for it.
+        let choices = request::check_choices(request.n, &defaults)?;
+        let priority = request::check_priority(request.priority)?;
+        let arrival = self.gate.arrive(&identity, choices)?;
+        let work = move || ValidRequest::new(request, &model, &defaults);
+        let request = self.checks.run(deadline, work).await?;
+        let pass = arrival.admitted(&request, priority, deadline).await?;
         let (output, answer) = mpsc::channel(OUTPUT);
         let admission = Admission {
             request,
             output,
-            permits,
+            pass,
+            deadline,
         };
+        // It holds as many as may run at once.
         self.admissions
             .try_send(admission)
-            .map_err(|_| overloaded("too many requests arrive at once"))?;
+            .map_err(|_| Error::new(Class::Unavailable, "the server is shutting down"))?;
         Ok(answer)
     }
 
@@ -80,12 +92,12 @@ impl Api {
     /// Why it has none, with the field's path where one is wrong.
     pub(crate) async fn tokenize(&self, request: TokenizeRequest) -> Result<Tokenized, Error> {
         let model = self.model()?;
-        let _place = self.places(1)?;
-        check(move || {
+        let _lookup = self.lookup()?;
+        let work = move || {
             request::check_model(&request.model, &model)?;
             prompt::tokenize(request.prompt, &model)
-        })
-        .await
+        };
+        self.checks.run(None, work).await
     }
 
     /// The text of token ids.
@@ -94,12 +106,12 @@ impl Api {
     /// Why they have none, with the field's path where one is wrong.
     pub(crate) async fn detokenize(&self, request: DetokenizeRequest) -> Result<String, Error> {
         let model = self.model()?;
-        let _place = self.places(1)?;
-        check(move || {
+        let _lookup = self.lookup()?;
+        let work = move || {
             request::check_model(&request.model, &model)?;
             prompt::detokenize(request.token_ids, &model)
-        })
-        .await
+        };
+        self.checks.run(None, work).await
     }
 
     /// The models that can be asked for: none before a target is connected.
@@ -123,31 +135,13 @@ impl Api {
         model.ok_or_else(|| Error::new(Class::Unavailable, "the target is not connected"))
     }
 
-    /// So many places among the requests that may run.
-    fn places(&self, count: u32) -> Result<OwnedSemaphorePermit, Error> {
-        let places = Arc::clone(&self.places).try_acquire_many_owned(count);
-        places.map_err(|_| overloaded("too many requests are running"))
+    /// A place among the lookups.
+    fn lookup(&self) -> Result<SemaphorePermit<'_>, Error> {
+        self.lookups.try_acquire().map_err(|_| {
+            let class = Class::Overloaded {
+                retry_after: LOOKUP_RETRY_AFTER,
+            };
+            Error::new(class, "too many prompts are being tokenized")
+        })
     }
-}
-
-/// Runs what may take the processor for long beside the tasks that must not wait.
-async fn check<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let work = tokio::task::spawn_blocking(work);
-    match tokio::time::timeout(CHECK_DEADLINE, work).await {
-        Ok(Ok(result)) => result,
-        Ok(Err(error)) => Err(Error::new(Class::Internal, error.to_string())),
-        Err(_) => Err(Error::new(
-            Class::Deadline,
-            "checking the request took too long",
-        )),
-    }
-}
-
-fn overloaded(message: &str) -> Error {
-    let class = Class::Overloaded {
-        retry_after: RETRY_AFTER,
-    };
-    Error::new(class, message)
 }

@@ -105,7 +105,7 @@ fn drafts_are_repeated_or_separated_by_commas() {
 
 #[test]
 fn wrong_values_are_refused_and_the_flag_named() {
-    let cases: [(&[&str], &str); 21] = [
+    let cases: [(&[&str], &str); 25] = [
         (&[], "--target"),
         (&["--target", "not a url"], "--target"),
         (&["--target", "https://t:1"], "--target"),
@@ -131,6 +131,22 @@ fn wrong_values_are_refused_and_the_flag_named() {
         (
             &["--target", "http://t:1", "--max-requests", "0"],
             "--max-requests",
+        ),
+        (
+            &["--target", "http://t:1", "--max-waiting", "-1"],
+            "--max-waiting",
+        ),
+        (
+            &["--target", "http://t:1", "--max-wait-ms", "0"],
+            "--max-wait-ms",
+        ),
+        (
+            &["--target", "http://t:1", "--max-tokens-in-flight", "0"],
+            "--max-tokens-in-flight",
+        ),
+        (
+            &["--target", "http://t:1", "--slow-client-timeout-ms", "0"],
+            "--slow-client-timeout-ms",
         ),
         (
             &["--target", "http://t:1", "--draft-timeout-ms", "0"],

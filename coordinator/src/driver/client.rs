@@ -3,6 +3,7 @@
 //! All choices of its request share the queue. What the queue does not take is merged: into one
 //! delta for each choice, so a slow client costs no more memory than its choices have text.
 
+use crate::api::admission::Pass;
 use crate::commit::{Delta, FinishReason, Matched, Origin};
 use crate::request::ValidRequest;
 use crate::scheduler::Summary;
@@ -10,7 +11,12 @@ use proto::v1::{self, TokenOrigin, finished, generate_response::Event};
 use service::Error;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc::{self, OwnedPermit};
+use tokio::time::Instant;
+
+/// Events that wait for a slow client; more tokens are merged into the last. One place is kept for the
+/// error that ends the stream of one that takes none of them.
+pub(crate) const OUTPUT: usize = 33;
 
 /// A client's half of the output queue.
 pub(crate) type Output = mpsc::Sender<Result<Event, Error>>;
@@ -20,10 +26,12 @@ pub(crate) type Output = mpsc::Sender<Result<Event, Error>>;
 pub(crate) struct Admission {
     /// What to do.
     pub(crate) request: ValidRequest,
-    /// Where the answer goes.
+    /// Where the answer goes: a queue of [`OUTPUT`].
     pub(crate) output: Output,
-    /// The places of its choices among those that may run; given back as they are done with.
-    pub(crate) permits: OwnedSemaphorePermit,
+    /// What its choices hold of the capacity; given back as they are done with.
+    pub(crate) pass: Pass,
+    /// When its client stops waiting.
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// Why not all was sent.
@@ -39,13 +47,15 @@ pub(super) enum Unsent {
 #[derive(Debug)]
 pub(super) struct Client {
     output: Output,
+    /// The place that is kept in the queue; none where the client left at once.
+    kept: Option<OwnedPermit<Result<Event, Error>>>,
     /// What could not be sent yet, by choice.
     waiting: BTreeMap<u32, Waiting>,
     /// What ends the stream early, after that.
     failure: Option<Error>,
     /// How many ends of choices, or one failure, are still to be sent.
     unfinished: u32,
-    permits: OwnedSemaphorePermit,
+    pass: Pass,
 }
 
 /// What waits of one choice, in this order.
@@ -57,13 +67,14 @@ struct Waiting {
 
 impl Client {
     /// A client that has got nothing yet.
-    pub(super) fn new(output: Output, permits: OwnedSemaphorePermit, choices: u32) -> Self {
+    pub(super) fn new(output: Output, pass: Pass, choices: u32) -> Self {
         Self {
+            kept: output.clone().try_reserve_owned().ok(),
             output,
             waiting: BTreeMap::new(),
             failure: None,
             unfinished: choices,
-            permits,
+            pass,
         }
     }
 
@@ -102,6 +113,13 @@ impl Client {
         self.failure = Some(error);
     }
 
+    /// Ends the stream with `error`, in place of all that waits.
+    pub(super) fn cut(self, error: Error) {
+        if let Some(kept) = self.kept {
+            kept.send(Err(error));
+        }
+    }
+
     /// Sends what the queue takes.
     ///
     /// # Errors
@@ -115,7 +133,7 @@ impl Client {
             if let Some(event) = next(&mut self.waiting) {
                 if matches!(event, Event::Finished(_)) {
                     self.unfinished -= 1;
-                    drop(self.permits.split(1));
+                    self.pass.choice_ended();
                 }
                 place.send(Ok(event));
             } else if let Some(error) = self.failure.take() {

@@ -14,9 +14,11 @@ use crate::scheduler::{SequenceId, Summary};
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use service::Error;
+use service::{Class, Error};
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// A client: the number of its first choice's sequence.
 pub(super) type ClientId = SequenceId;
@@ -28,17 +30,30 @@ pub(super) enum ClientEvent {
     Gone(ClientId),
     /// Its full queue has room again.
     Room(ClientId),
+    /// Its stream is to be ended.
+    Cut(ClientId, Cut),
     /// It has got everything.
     Served,
 }
 
+/// Why a stream is ended before its text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// The client's deadline has passed.
+    Deadline,
+    /// The client takes nothing.
+    Slow,
+}
+
 /// All clients.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Clients {
     clients: HashMap<ClientId, Entry>,
     /// Whose the sequences that run are.
     owners: BTreeMap<SequenceId, ClientId>,
     watches: FuturesUnordered<BoxFuture<'static, ClientEvent>>,
+    /// How long one may take nothing.
+    slow: Duration,
 }
 
 #[derive(Debug)]
@@ -53,6 +68,16 @@ struct Entry {
 }
 
 impl Clients {
+    /// No clients. One that takes nothing for as long as `slow` is to be cut off.
+    pub(super) fn new(slow: Duration) -> Self {
+        Self {
+            clients: HashMap::new(),
+            owners: BTreeMap::new(),
+            watches: FuturesUnordered::new(),
+            slow,
+        }
+    }
+
     /// Takes a client in, whose sequences have the numbers from `first` on. Returns its choices.
     pub(super) fn add(
         &mut self,
@@ -62,7 +87,8 @@ impl Clients {
         let Admission {
             request,
             output,
-            permits,
+            pass,
+            deadline,
         } = admission;
         let (served, done) = oneshot::channel();
         let watched = output.clone();
@@ -70,12 +96,13 @@ impl Clients {
             tokio::select! {
                 () = watched.closed() => ClientEvent::Gone(first),
                 _ = done => ClientEvent::Served,
+                () = passed(deadline) => ClientEvent::Cut(first, Cut::Deadline),
             }
         }));
         let end = first + SequenceId::from(request.n());
         self.owners.extend((first..end).map(|id| (id, first)));
         let entry = Entry {
-            client: Client::new(output, permits, request.n()),
+            client: Client::new(output, pass, request.n()),
             end,
             full: false,
             _served: served,
@@ -91,6 +118,29 @@ impl Clients {
             self.owners.remove(sequence);
         }
         self.clients.remove(&id);
+        running
+    }
+
+    /// Ends a client's stream with an error, and forgets it. Returns its sequences that run.
+    pub(super) fn cut(&mut self, id: ClientId, cut: Cut) -> Vec<SequenceId> {
+        let error = match cut {
+            Cut::Deadline => Error::new(
+                Class::Deadline,
+                "the deadline passed while the text was generated",
+            ),
+            Cut::Slow => {
+                let message = format!("the client took nothing for {:?}", self.slow);
+                Error::new(Class::Aborted, message)
+            }
+        };
+        let running = self.running(id);
+        for sequence in &running {
+            self.owners.remove(sequence);
+        }
+        if let Some(entry) = self.clients.remove(&id) {
+            tracing::info!(client = id, %error, "stream ended early");
+            entry.client.cut(error);
+        }
         running
     }
 
@@ -182,13 +232,24 @@ impl Clients {
             Err(Unsent::Full) => {
                 entry.full = true;
                 let output = entry.client.output().clone();
+                let slow = self.slow;
                 self.watches.push(Box::pin(async move {
                     // A closed queue has no room either, but that is seen elsewhere.
-                    let _ = output.reserve().await;
-                    ClientEvent::Room(id)
+                    match tokio::time::timeout(slow, output.reserve()).await {
+                        Ok(_) => ClientEvent::Room(id),
+                        Err(_) => ClientEvent::Cut(id, Cut::Slow),
+                    }
                 }));
                 false
             }
         }
+    }
+}
+
+/// Ends at `deadline`; never, where there is none.
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
     }
 }

@@ -7,13 +7,14 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use client::Admission;
+pub(crate) use client::{Admission, OUTPUT};
 
 use crate::links::{LinkEvent, Session};
 use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, SpecOptions, WorkerId};
 use clients::{ClientEvent, Clients};
 use proto::v1::{DraftCommand, TargetCommand};
 use report::Report;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -41,16 +42,18 @@ fn is_for_client(action: &Action) -> bool {
 }
 
 impl Driver {
-    /// A driver over links that report to `events`.
+    /// A driver over links that report to `events`. It gives a client up that takes nothing for as
+    /// long as `slow_client`.
     pub(crate) fn new(
         patience: Patience,
         options: SpecOptions,
+        slow_client: Duration,
         events: mpsc::Receiver<LinkEvent>,
         admissions: mpsc::Receiver<Admission>,
     ) -> Self {
         Self {
             scheduler: Scheduler::new(patience, options),
-            clients: Clients::default(),
+            clients: Clients::new(slow_client),
             target: None,
             drafts: Vec::new(),
             events,
@@ -123,6 +126,10 @@ impl Driver {
         match event {
             ClientEvent::Gone(id) => {
                 let running = self.clients.remove(id);
+                self.handle_all(running, Event::ClientGone);
+            }
+            ClientEvent::Cut(id, cut) => {
+                let running = self.clients.cut(id, cut);
                 self.handle_all(running, Event::ClientGone);
             }
             ClientEvent::Room(id) => {

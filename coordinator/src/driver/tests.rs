@@ -1,6 +1,7 @@
 //! The driver between a client and a target, with nothing in between.
 
 use super::*;
+use crate::api::admission::Gate;
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::{DraftLimits, TargetLimits};
 use crate::testing::{self, byte_token};
@@ -11,9 +12,7 @@ use proto::v1::{
 use service::{CancellationToken, Class, Error};
 use speculation::{LogprobsMode, Rule};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 const N: u32 = 3;
 
@@ -24,18 +23,25 @@ struct Ends {
     _admissions: mpsc::Sender<Admission>,
     commands: mpsc::Receiver<TargetCommand>,
     output: mpsc::Receiver<Result<generate_response::Event, Error>>,
-    places: Arc<Semaphore>,
+    gate: Gate,
 }
 
 /// Runs `test` beside a driver.
 async fn beside_a_driver(test: impl AsyncFnOnce(Ends)) {
+    with_deadline(None, test).await;
+}
+
+/// The same, for a client that waits no longer than until `deadline`.
+async fn with_deadline(deadline: Option<Instant>, test: impl AsyncFnOnce(Ends)) {
     let (events, from_links) = mpsc::channel(64);
     let (admissions, admitted) = mpsc::channel(64);
     let patience = Patience {
         draft: Duration::from_secs(60),
         target: Duration::from_secs(60),
     };
-    let driver = Driver::new(patience, SpecOptions::default(), from_links, admitted);
+    let slow = Duration::from_secs(60);
+    let options = SpecOptions::default();
+    let driver = Driver::new(patience, options, slow, from_links, admitted);
     let (commands, received) = mpsc::channel(64);
     let up = LinkEvent::TargetUp {
         session: Session::new(commands, CancellationToken::new()),
@@ -46,12 +52,13 @@ async fn beside_a_driver(test: impl AsyncFnOnce(Ends)) {
         replaced: false,
     };
     events.send(up).await.unwrap();
-    let places = Arc::new(Semaphore::new(N as usize));
+    let gate = Gate::of(N);
     let (output, responses) = mpsc::channel(64);
     let admission = Admission {
         request: request(),
         output,
-        permits: Arc::clone(&places).try_acquire_many_owned(N).unwrap(),
+        pass: gate.pass(N),
+        deadline,
     };
     admissions.send(admission).await.unwrap();
     let ends = Ends {
@@ -59,7 +66,7 @@ async fn beside_a_driver(test: impl AsyncFnOnce(Ends)) {
         _admissions: admissions,
         commands: received,
         output: responses,
-        places,
+        gate,
     };
     tokio::select! {
         () = driver.run() => panic!("the driver ends"),
@@ -162,6 +169,13 @@ impl Ends {
         told
     }
 
+    /// Waits until no place is taken.
+    async fn all_free(&self) {
+        while self.gate.stats().running > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// The sequences that the target is told to free next, so many of them.
     async fn closes(&mut self, count: usize) -> BTreeSet<u64> {
         let mut closed = BTreeSet::new();
@@ -180,8 +194,7 @@ async fn a_client_that_leaves_frees_all_its_choices() {
         ends.open().await;
         ends.output.close();
         assert_eq!(ends.closes(3).await, BTreeSet::from([1, 2, 3]));
-        let places = ends.places.acquire_many(N).await;
-        assert!(places.is_ok());
+        ends.all_free().await;
     })
     .await;
 }
@@ -201,8 +214,22 @@ async fn a_choice_that_fails_ends_the_stream_and_frees_the_others() {
         assert_eq!(error.class, Class::Internal);
         assert!(ends.output.recv().await.is_none());
         assert_eq!(ends.closes(2).await, BTreeSet::from([1, 3]));
-        let places = ends.places.acquire_many(N).await;
-        assert!(places.is_ok());
+        ends.all_free().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_deadline_that_passes_ends_the_stream_and_frees_its_choices() {
+    let deadline = Instant::now() + Duration::from_millis(500);
+    with_deadline(Some(deadline), async |mut ends: Ends| {
+        ends.open().await;
+        let error = ends.output.recv().await.unwrap().unwrap_err();
+        assert_eq!(error.class, Class::Deadline);
+        assert!(Instant::now() >= deadline);
+        assert!(ends.output.recv().await.is_none());
+        assert_eq!(ends.closes(3).await, BTreeSet::from([1, 2, 3]));
+        ends.all_free().await;
     })
     .await;
 }

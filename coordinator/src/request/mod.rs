@@ -24,6 +24,9 @@ pub(crate) const MAX_DRAFT_TOKENS: u32 = 16;
 /// The most choices that a request may ask for.
 const MAX_CHOICES: u32 = 64;
 
+/// The highest priority, and the lowest below zero.
+const MAX_PRIORITY: i32 = 100;
+
 /// The longest name of a tenant.
 const MAX_TENANT_BYTES: usize = 64;
 
@@ -103,7 +106,7 @@ impl ValidRequest {
     ) -> Result<Self, Error> {
         check_model(&request.model, model)?;
         structured::check(&request)?;
-        let n = choices(request.n, defaults)?;
+        let n = check_choices(request.n, defaults)?;
         let key = match request.seed {
             Some(seed) => NoiseKey::from_seed(seed),
             None => NoiseKey(rand::random()),
@@ -115,6 +118,21 @@ impl ValidRequest {
     /// How many choices it asks for.
     pub(crate) fn n(&self) -> u32 {
         self.n
+    }
+
+    /// Whose it is.
+    pub(crate) fn tenant(&self) -> &Arc<str> {
+        &self.generation.tenant
+    }
+
+    /// The length of its prompt, in tokens.
+    pub(crate) fn prompt_tokens(&self) -> usize {
+        self.generation.prompt.len()
+    }
+
+    /// The most tokens that each of its choices may have.
+    pub(crate) fn max_tokens(&self) -> usize {
+        self.generation.max_tokens
     }
 
     /// Its choices, in order.
@@ -205,7 +223,11 @@ fn choice_key(key: NoiseKey, choice: u32) -> NoiseKey {
     NoiseKey(key.0 ^ NoiseKey::from_seed(seed).0)
 }
 
-fn choices(n: Option<u32>, defaults: &Defaults) -> Result<u32, Error> {
+/// Checks how many choices a request asks for; unset is one.
+///
+/// # Errors
+/// [`Class::Invalid`].
+pub(crate) fn check_choices(n: Option<u32>, defaults: &Defaults) -> Result<u32, Error> {
     let n = n.unwrap_or(1);
     let most = MAX_CHOICES.min(defaults.max_requests);
     if n == 0 || n > most {
@@ -213,6 +235,18 @@ fn choices(n: Option<u32>, defaults: &Defaults) -> Result<u32, Error> {
         return Err(Error::invalid("n", message));
     }
     Ok(n)
+}
+
+/// Checks how urgent a request is.
+///
+/// # Errors
+/// [`Class::Invalid`].
+pub(crate) fn check_priority(priority: i32) -> Result<i32, Error> {
+    if (-MAX_PRIORITY..=MAX_PRIORITY).contains(&priority) {
+        return Ok(priority);
+    }
+    let message = format!("must be -{MAX_PRIORITY} to {MAX_PRIORITY}, not {priority}");
+    Err(Error::invalid("priority", message))
 }
 
 /// Checks whose request it is.

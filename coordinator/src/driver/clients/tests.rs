@@ -1,4 +1,5 @@
 use super::*;
+use crate::api::admission::Gate;
 use crate::commit::{FinishReason, Matched, Origin};
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::Stats;
@@ -6,13 +7,14 @@ use crate::testing::{self, byte_token};
 use proto::v1::{self, GenerateRequest, generate_response::Event};
 use service::Class;
 use speculation::{LogprobsMode, Rule};
-use std::sync::Arc;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 type Input = mpsc::Receiver<Result<Event, Error>>;
 
 /// As many as a test's requests have choices at most.
-const PLACES: usize = 3;
+const PLACES: u32 = 3;
+
+const SLOW: Duration = Duration::from_millis(40);
 
 const NONE: [SequenceId; 0] = [];
 
@@ -38,24 +40,27 @@ fn request(n: u32) -> ValidRequest {
 }
 
 /// A client with `n` choices and a queue of `places`.
-fn admitted(
-    clients: &mut Clients,
-    id: SequenceId,
-    n: u32,
-    places: usize,
-) -> (Input, Arc<Semaphore>) {
-    let running = Arc::new(Semaphore::new(PLACES));
-    let (output, input) = mpsc::channel(places);
-    let permits = Arc::clone(&running).try_acquire_many_owned(n);
+fn admitted(clients: &mut Clients, id: SequenceId, n: u32, places: usize) -> (Input, Gate) {
+    let gate = Gate::of(PLACES);
+    // One is kept.
+    let (output, input) = mpsc::channel(places + 1);
     let admission = Admission {
         request: request(n),
         output,
-        permits: permits.unwrap(),
+        pass: gate.pass(n),
+        deadline: None,
     };
     let choices = clients.add(id, admission);
     let ids: Vec<_> = choices.iter().map(|(id, _)| *id).collect();
     assert_eq!(ids, Vec::from_iter(id..id + u64::from(n)));
-    (input, running)
+    (input, gate)
+}
+
+impl Gate {
+    /// How many places are free.
+    fn free(&self) -> u32 {
+        PLACES - self.stats().running
+    }
 }
 
 fn delta(text: &str) -> Delta {
@@ -103,7 +108,7 @@ async fn end(input: &mut Input) -> v1::Finished {
 
 #[tokio::test]
 async fn a_slow_client_gets_everything_merged_and_in_order() {
-    let mut clients = Clients::default();
+    let mut clients = Clients::new(SLOW);
     let (mut input, running) = admitted(&mut clients, 1, 1, 1);
     assert_eq!(clients.deliver(1, delta("a")), NONE);
     assert_eq!(clients.deliver(1, delta("b")), [1], "no place is left");
@@ -120,14 +125,14 @@ async fn a_slow_client_gets_everything_merged_and_in_order() {
 
     assert_eq!(clients.next().await, Some(ClientEvent::Served));
     assert!(input.recv().await.is_none(), "the stream ends");
-    assert_eq!(running.available_permits(), PLACES, "its place is free");
+    assert_eq!(running.free(), PLACES, "its place is free");
     assert!(clients.next().await.is_none(), "nothing is left of it");
     assert!(clients.owners.is_empty());
 }
 
 #[tokio::test]
 async fn choices_share_a_stream_that_ends_with_the_last() {
-    let mut clients = Clients::default();
+    let mut clients = Clients::new(SLOW);
     let (mut input, running) = admitted(&mut clients, 5, 3, 16);
     for (id, word) in [(6, "b"), (5, "a"), (7, "c")] {
         clients.deliver(id, delta(word));
@@ -143,7 +148,7 @@ async fn choices_share_a_stream_that_ends_with_the_last() {
     .into_iter()
     .enumerate()
     {
-        assert_eq!(running.available_permits(), ended, "each has its place");
+        assert_eq!(running.free() as usize, ended, "each has its place");
         clients.finish(id, summary(reason));
         let finished = end(&mut input).await;
         assert_eq!(u64::from(finished.choice), id - 5);
@@ -152,12 +157,12 @@ async fn choices_share_a_stream_that_ends_with_the_last() {
     }
     assert_eq!(clients.next().await, Some(ClientEvent::Served));
     assert!(input.recv().await.is_none());
-    assert_eq!(running.available_permits(), PLACES);
+    assert_eq!(running.free(), PLACES);
 }
 
 #[tokio::test]
 async fn a_slow_client_holds_all_its_choices_up_and_no_others() {
-    let mut clients = Clients::default();
+    let mut clients = Clients::new(SLOW);
     let (mut input, _running) = admitted(&mut clients, 1, 3, 1);
     let (_other, _) = admitted(&mut clients, 4, 1, 1);
     clients.deliver(2, delta("a"));
@@ -185,7 +190,7 @@ async fn a_slow_client_holds_all_its_choices_up_and_no_others() {
 
 #[tokio::test]
 async fn a_client_that_leaves_is_noticed_and_forgotten() {
-    let mut clients = Clients::default();
+    let mut clients = Clients::new(SLOW);
     let (input, running) = admitted(&mut clients, 7, 2, 1);
     clients.deliver(7, delta("a"));
     assert_eq!(clients.deliver(8, delta("b")), [7, 8]);
@@ -194,7 +199,7 @@ async fn a_client_that_leaves_is_noticed_and_forgotten() {
     events.retain(|event| *event == ClientEvent::Gone(7));
     assert_eq!(events.len(), 1);
     assert_eq!(clients.remove(7), [7, 8], "all its sequences are freed");
-    assert_eq!(running.available_permits(), PLACES);
+    assert_eq!(running.free(), PLACES);
     assert_eq!(clients.room(7), NONE, "a late event about it does no harm");
     assert_eq!(clients.deliver(8, delta("c")), NONE);
     assert!(clients.owners.is_empty());
@@ -202,7 +207,7 @@ async fn a_client_that_leaves_is_noticed_and_forgotten() {
 
 #[tokio::test]
 async fn an_error_follows_what_was_committed_and_ends_the_stream() {
-    let mut clients = Clients::default();
+    let mut clients = Clients::new(SLOW);
     let (mut input, _running) = admitted(&mut clients, 1, 1, 1);
     clients.deliver(1, delta("a"));
     clients.fail(1, Error::new(Class::Unavailable, "the target is lost"));
@@ -218,7 +223,7 @@ async fn an_error_follows_what_was_committed_and_ends_the_stream() {
 #[tokio::test]
 async fn a_choice_that_fails_fails_the_request_and_frees_the_others() {
     for places in [1, 16] {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(SLOW);
         let (mut input, running) = admitted(&mut clients, 1, 3, places);
         clients.finish(1, summary(FinishReason::Length));
         let error = Error::new(Class::Internal, "the target failed");
@@ -235,7 +240,26 @@ async fn a_choice_that_fails_fails_the_request_and_frees_the_others() {
         let status = input.recv().await.unwrap().unwrap_err();
         assert_eq!(status.class, Class::Internal);
         assert!(input.recv().await.is_none(), "it ends the stream");
-        assert_eq!(running.available_permits(), PLACES);
+        assert_eq!(running.free(), PLACES);
         assert!(clients.owners.is_empty());
     }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_cut_off_with_a_reason_and_forgotten() {
+    let mut clients = Clients::new(SLOW);
+    let (mut input, gate) = admitted(&mut clients, 1, 2, 1);
+    let start = Instant::now();
+    clients.deliver(1, delta("a"));
+    assert_eq!(clients.deliver(2, delta("b")), [1, 2]);
+    let event = clients.next().await;
+    assert_eq!(event, Some(ClientEvent::Cut(1, Cut::Slow)));
+    assert!(start.elapsed() >= SLOW);
+    assert_eq!(clients.cut(1, Cut::Slow), [1, 2], "both are freed");
+    assert_eq!(gate.free(), PLACES);
+    assert_eq!(text(&mut input).await, (0, "a".to_owned()));
+    let error = input.recv().await.unwrap().unwrap_err();
+    assert_eq!(error.class, Class::Aborted);
+    assert!(input.recv().await.is_none(), "what waited is gone");
+    assert!(clients.owners.is_empty() && clients.clients.is_empty());
 }
