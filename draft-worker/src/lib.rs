@@ -24,6 +24,7 @@ use service::{CancellationToken, server::MAX_MESSAGE_BYTES};
 use tokio::net::TcpListener;
 use tonic::server::NamedService as _;
 use tonic::service::Routes;
+use worker::Pulse;
 
 /// Loads the model and serves it on `listener` until `shutdown`; sequences that are open then may
 /// go on for a while.
@@ -44,5 +45,7 @@ pub async fn run(
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let name = DraftServer::<Draft>::NAME;
-    worker::serve(&served, name, Routes::new(service), listener, shutdown).await
+    let pulse = Pulse::default();
+    let routes = Routes::new(service);
+    worker::serve(&served, name, routes, listener, shutdown, pulse).await
 }

@@ -10,7 +10,7 @@ use crate::sequence::{Draft, Drafting, Next, Prefill, Settled};
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{FuturesUnordered, Stream, StreamExt as _};
 use proto::v1::{
-    DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Proposal, StepTime,
+    DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Load, Proposal, StepTime,
 };
 use service::CancellationToken;
 use std::collections::HashSet;
@@ -71,7 +71,7 @@ struct ProposeStream {
     /// What the coordinator is told next.
     answers: DraftEvent,
     /// The load that it was told last.
-    told_active: usize,
+    told_load: Load,
     /// The engine's steps that it was told of.
     told_steps: u64,
     /// True from shutdown on.
@@ -101,7 +101,7 @@ impl ProposeStream {
             sequences: Sequences::default(),
             work: FuturesUnordered::new(),
             answers: DraftEvent::default(),
-            told_active: 0,
+            told_load: Load::default(),
             told_steps: 0,
             draining: false,
         }
@@ -297,11 +297,7 @@ impl ProposeStream {
 
     /// What the coordinator is to be told, with the worker's load where that has changed.
     fn answers(&mut self) -> Option<DraftEvent> {
-        let active = self.served.engine.active_sequences();
-        if active != self.told_active {
-            self.told_active = active;
-            self.answers.load = Some(self.served.load(active));
-        }
+        self.answers.load = self.served.new_load(&mut self.told_load);
         let mut answers = std::mem::take(&mut self.answers);
         if answers == DraftEvent::default() {
             return None;

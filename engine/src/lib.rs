@@ -37,7 +37,7 @@ pub use config::{Activation, DecoderConfig, Family, LayerAttention, Rope, RopePa
 pub use device::{Device, DeviceChoice, Footprint, WeightType};
 pub use error::{EngineError, LoadError};
 pub use executor::{
-    CacheState, Engine, EngineOptions, Hold, MAX_FORKS, Reader, Row, Sequence, StepTime,
+    CacheState, Engine, EngineOptions, Hold, MAX_FORKS, Reader, Row, Sequence, StepTime, StepTotals,
 };
 pub use lean::Lean;
 pub use load::{LoadOptions, Loaded, Source, footprint, load};

@@ -2,7 +2,11 @@
 
 use crate::Error;
 use std::time::Duration;
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 /// How long a connection may take to come up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -33,6 +37,20 @@ pub fn channel(endpoint: &str) -> Result<Channel, Error> {
         .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .keep_alive_while_idle(true)
         .connect_lazy())
+}
+
+/// Whether `service` says over `channel` that it serves: false where it says otherwise, or does not
+/// answer within `deadline`. One that has no health to tell serves, since it answers.
+pub async fn is_serving(channel: Channel, service: &str, deadline: Duration) -> bool {
+    let request = HealthCheckRequest {
+        service: service.to_owned(),
+    };
+    let mut client = HealthClient::new(channel);
+    match tokio::time::timeout(deadline, client.check(request)).await {
+        Ok(Ok(answer)) => answer.get_ref().status() == ServingStatus::Serving,
+        Ok(Err(status)) => status.code() == Code::Unimplemented,
+        Err(_) => false,
+    }
 }
 
 fn invalid(endpoint: &str, problem: &str) -> Error {

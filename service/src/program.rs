@@ -11,7 +11,7 @@
 use crate::Tasks;
 use crate::config::{self, ConfigError};
 use crate::server::GraceExpired;
-use crate::telemetry::{self, LogOptions};
+use crate::telemetry::{self, LogOptions, traces};
 use anyhow::Context as _;
 use clap::Parser;
 use std::ffi::OsString;
@@ -112,7 +112,9 @@ where
         .enable_all()
         .build()
         .context("start the runtime")?;
+    let service = C::command().get_name().to_owned();
     let result = runtime.block_on(async {
+        let traces = traces::start(format!("specdec-{service}"), config.log())?;
         let shutdown = CancellationToken::new();
         let tasks = Tasks::new();
         tasks.spawn("signals", Signals::new()?.obey(shutdown.clone()));
@@ -120,7 +122,11 @@ where
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("listen on {address}"))?;
-        run(config, listener, shutdown).await
+        let result = run(config, listener, shutdown).await;
+        if let Some(traces) = traces {
+            traces.finish().await;
+        }
+        result
     });
     runtime.shutdown_timeout(LEFTOVER_TIMEOUT);
     result

@@ -66,6 +66,11 @@ impl Session {
         self.judge(0, opening.tokens, proposal).await
     }
 
+    /// How many of its tokens were not computed for it, because the cache held them.
+    pub(crate) fn cached(&self) -> usize {
+        self.sequence.as_ref().map_or(0, Sequence::adopted)
+    }
+
     /// Verifies one proposal and commits what the verdict says.
     pub(crate) async fn verify(
         &mut self,

@@ -12,7 +12,7 @@ use proto::MAX_TOP_LOGPROBS;
 use proto::v1::target_command::Command;
 use proto::v1::target_event::Event;
 use proto::v1::{
-    LogprobsParams, TargetClose, TargetCommand, TargetEvent, TargetOpen, TargetOpened, Verdict,
+    Load, LogprobsParams, TargetClose, TargetCommand, TargetEvent, TargetOpen, TargetOpened, Verdict,
     VerdictBatch, VerifyBatch, VerifyItem,
 };
 use service::CancellationToken;
@@ -74,7 +74,7 @@ struct VerifyStream {
     /// What the coordinator is told next.
     answers: Vec<Event>,
     /// The load that it was told last.
-    told_active: usize,
+    told_load: Load,
     /// True from shutdown on.
     draining: bool,
 }
@@ -104,7 +104,7 @@ impl VerifyStream {
             work: FuturesUnordered::new(),
             batches: 0,
             answers: Vec::new(),
-            told_active: 0,
+            told_load: Load::default(),
             draining: false,
         }
     }
@@ -280,11 +280,8 @@ impl VerifyStream {
 
     /// What the coordinator is to be told, with the worker's load where that has changed.
     fn answers(&mut self) -> Vec<Event> {
-        let active = self.served.engine.active_sequences();
-        if active != self.told_active {
-            self.told_active = active;
-            self.answers.push(Event::Load(self.served.load(active)));
-        }
+        let load = self.served.new_load(&mut self.told_load);
+        self.answers.extend(load.map(Event::Load));
         std::mem::take(&mut self.answers)
     }
 }
@@ -313,14 +310,16 @@ async fn opened(
     served: &Served,
 ) -> Result<TargetOpened, Fault> {
     let base_len = opening.tokens.len() as u32;
-    let (verdict, mut logprobs) = session.lock().await.open(opening, served).await?;
+    let mut session = session.lock().await;
+    let (verdict, mut logprobs) = session.open(opening, served).await?;
     Ok(TargetOpened {
         sequence,
         epoch,
         base_len,
         next_token: verdict.next,
         logprobs: logprobs.pop().map(Into::into),
-        cached_tokens: 0,
+        // Contexts are far below 2^32.
+        cached_tokens: session.cached() as u32,
     })
 }
 

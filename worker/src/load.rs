@@ -71,13 +71,30 @@ impl Served {
         Ok(self.engine.open(prefix)?)
     }
 
-    /// The worker's load with `active` sequences open.
-    pub fn load(&self, active: usize) -> v1::Load {
+    /// The worker's load.
+    pub fn load(&self) -> v1::Load {
+        let active = self.engine.active_sequences();
+        let blocks = self.engine.cache().blocks;
+        let tokens = |blocks: usize| (blocks * BLOCK_TOKENS) as u64;
         v1::Load {
             active_sequences: u32::try_from(active).unwrap_or(u32::MAX),
             max_sequences: self.description.max_sequences,
-            ..v1::Load::default()
+            cache_tokens: tokens(blocks.used),
+            max_cache_tokens: tokens(blocks.used + blocks.cached + blocks.free),
         }
+    }
+
+    /// The worker's load, where it is another than what was `told`: other sequences, or a cache that is
+    /// by a hundredth fuller or emptier. `told` becomes it.
+    pub fn new_load(&self, told: &mut v1::Load) -> Option<v1::Load> {
+        let load = self.load();
+        let moved = load.cache_tokens.abs_diff(told.cache_tokens);
+        let same = load.active_sequences == told.active_sequences;
+        if same && moved * 100 < load.max_cache_tokens.max(1) {
+            return None;
+        }
+        *told = load;
+        Some(load)
     }
 }
 

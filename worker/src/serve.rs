@@ -1,9 +1,10 @@
 //! Serving a worker's gRPC service, with health that follows the engine.
 
-use crate::Served;
-use engine::Engine;
-use service::server::{HealthReporter, Router, ServingStatus};
+use crate::{Served, metrics};
+use engine::{Engine, EngineError};
+use service::server::{HealthReporter, ServingStatus};
 use service::{CancellationToken, Tasks};
+use std::pin::pin;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
@@ -11,8 +12,27 @@ use tonic::service::Routes;
 /// How long sequences that are open when shutdown begins may go on.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Serves `routes`, which hold the service `name`, until `shutdown`. The health of `name`, and of
-/// the server as a whole, is serving until the engine has stopped.
+/// How often the engine's thread is asked for a sign of life.
+const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// How the engine's life is told from its death.
+#[derive(Debug, Clone, Copy)]
+pub struct Pulse {
+    /// How long a step of the engine may take before the worker is reported as not serving. Far more
+    /// than any usable model's takes.
+    pub patience: Duration,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Serves `routes`, which hold the service `name`, and the worker's metrics until `shutdown`. The health
+/// of `name`, and of the server as a whole, is serving while the engine makes progress, as `pulse` says.
 ///
 /// # Errors
 /// As [`service::server::serve`].
@@ -22,33 +42,64 @@ pub async fn serve(
     routes: Routes,
     listener: TcpListener,
     shutdown: CancellationToken,
+    pulse: Pulse,
 ) -> anyhow::Result<()> {
     let (reporter, health) = service::server::health(&shutdown);
-    reporter
-        .set_service_status(name, ServingStatus::Serving)
-        .await;
+    let health_of = HealthOf { reporter, name };
+    health_of.report(ServingStatus::Serving).await;
     let tasks = Tasks::new();
-    tasks.spawn(
-        "engine health",
-        follow(served.engine.clone(), reporter, name),
-    );
-    service::server::serve(
-        listener,
-        routes.add_service(health),
-        Router::new(),
-        shutdown,
-        GRACE,
-    )
-    .await
+    let engine = served.engine.clone();
+    tasks.spawn("engine health", follow(engine, health_of, pulse));
+    let registry = metrics::registry(served.engine.clone());
+    let http = service::telemetry::metrics::router(registry);
+    service::server::serve(listener, routes.add_service(health), http, shutdown, GRACE).await
 }
 
-/// Reports that nothing is served any more once the engine has stopped.
-async fn follow(engine: Engine, reporter: HealthReporter, name: &'static str) {
-    engine.stopped().await;
-    tracing::error!("the engine has stopped: this worker serves no more");
-    for service in ["", name] {
-        reporter
-            .set_service_status(service, ServingStatus::NotServing)
-            .await;
+/// Whose health is reported.
+struct HealthOf {
+    reporter: HealthReporter,
+    name: &'static str,
+}
+
+impl HealthOf {
+    async fn report(&self, status: ServingStatus) {
+        for service in ["", self.name] {
+            self.reporter.set_service_status(service, status).await;
+        }
     }
+}
+
+/// Reports that nothing is served while the engine's thread makes no progress, and once it has stopped.
+async fn follow(engine: Engine, health: HealthOf, pulse: Pulse) {
+    loop {
+        let alive = tokio::select! {
+            alive = beat(&engine, &health, pulse.patience) => alive,
+            () = engine.stopped() => Err(EngineError::Stopped),
+        };
+        if alive.is_err() {
+            tracing::error!("the engine has stopped: this worker serves no more");
+            return health.report(ServingStatus::NotServing).await;
+        }
+    }
+}
+
+/// Waits for one sign of life, and a while after it.
+async fn beat(
+    engine: &Engine,
+    health: &HealthOf,
+    patience: Duration,
+) -> Result<(), EngineError> {
+    let mut answer = pin!(engine.ping());
+    match tokio::time::timeout(patience, &mut answer).await {
+        Ok(alive) => alive?,
+        Err(_) => {
+            tracing::error!(?patience, "the engine makes no progress: this worker does not serve");
+            health.report(ServingStatus::NotServing).await;
+            answer.await?;
+            tracing::info!("the engine makes progress again");
+            health.report(ServingStatus::Serving).await;
+        }
+    }
+    tokio::time::sleep(PING_EVERY).await;
+    Ok(())
 }

@@ -16,16 +16,19 @@ use tonic::transport::Channel;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
-use worker::{Limits, Served};
+use worker::{Limits, Pulse, Served};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A model that crashes at its first step.
-struct Crashing(ModelShape);
+/// A model whose steps do what a test wants, and then fail.
+struct Broken {
+    shape: ModelShape,
+    step: Box<dyn FnMut() -> EngineError + Send>,
+}
 
-impl Model for Crashing {
+impl Model for Broken {
     fn shape(&self) -> &ModelShape {
-        &self.0
+        &self.shape
     }
 
     fn allocate(&mut self, _blocks: usize, _kind: CacheType) -> Result<(), EngineError> {
@@ -37,13 +40,16 @@ impl Model for Crashing {
     }
 
     fn forward(&mut self, _batch: &[Input<'_>]) -> Result<Logits, EngineError> {
-        panic!("as intended")
+        Err((self.step)())
     }
 }
 
-fn served() -> Served {
+fn served(step: impl FnMut() -> EngineError + Send + 'static) -> Served {
     let synthetic = Synthetic::new(Default::default());
-    let model = Crashing(synthetic.shape().clone());
+    let model = Broken {
+        shape: synthetic.shape().clone(),
+        step: Box::new(step),
+    };
     let options = EngineOptions {
         max_sequences: 1,
         cache_bytes: 1 << 20,
@@ -63,24 +69,53 @@ fn served() -> Served {
     Served::new(engine, vocabulary, ModelDescription::default(), limits)
 }
 
-#[tokio::test]
-async fn a_crashed_engine_is_reported_as_not_serving() {
-    let served = served();
-    let engine = served.engine.clone();
+/// Serves it; returns a channel to it.
+async fn serve(served: Served, tasks: &Tasks, pulse: Pulse) -> Channel {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let tasks = Tasks::new();
     tasks.spawn("worker", async move {
         let (routes, shutdown) = (Routes::default(), CancellationToken::new());
-        let serving = worker::serve(&served, "specdec.v1.Target", routes, listener, shutdown);
+        let name = "specdec.v1.Target";
+        let serving = worker::serve(&served, name, routes, listener, shutdown, pulse);
         serving.await.expect("serves");
     });
-    let channel = service::client::channel(&format!("http://{address}")).expect("valid");
+    service::client::channel(&format!("http://{address}")).expect("valid")
+}
+
+#[tokio::test]
+async fn an_engine_that_hangs_is_reported_as_not_serving_until_it_goes_on() {
+    let (resume, resumed) = std::sync::mpsc::sync_channel::<()>(0);
+    let failure = EngineError::Model("as intended".to_owned());
+    let failed = failure.clone();
+    let served = served(move || {
+        resumed.recv().expect("told to go on");
+        failed.clone()
+    });
+    let (engine, tasks) = (served.engine.clone(), Tasks::new());
+    let patience = Duration::from_millis(100);
+    let channel = serve(served, &tasks, Pulse { patience }).await;
+    let mut target = Watch::begin(channel, "specdec.v1.Target").await;
+    assert_eq!(target.next().await, ServingStatus::Serving);
+    let went_on = async {
+        assert_eq!(target.next().await, ServingStatus::NotServing, "it hangs");
+        resume.send(()).expect("it waits");
+        target
+    };
+    let (outcome, mut target) = tokio::join!(step(&engine), went_on);
+    assert_eq!(outcome, Some(failure));
+    assert_eq!(target.next().await, ServingStatus::Serving, "it goes on");
+}
+
+#[tokio::test]
+async fn a_crashed_engine_is_reported_as_not_serving() {
+    let (served, tasks) = (served(|| panic!("as intended")), Tasks::new());
+    let engine = served.engine.clone();
+    let channel = serve(served, &tasks, Pulse::default()).await;
     let mut whole = Watch::begin(channel.clone(), "").await;
     let mut target = Watch::begin(channel, "specdec.v1.Target").await;
     assert_eq!(whole.next().await, ServingStatus::Serving);
     assert_eq!(target.next().await, ServingStatus::Serving);
-    crash(&engine).await;
+    assert_eq!(step(&engine).await, Some(EngineError::Stopped));
     assert_eq!(whole.next().await, ServingStatus::NotServing);
     assert_eq!(target.next().await, ServingStatus::NotServing);
 }
@@ -103,12 +138,12 @@ impl Watch {
     }
 }
 
-async fn crash(engine: &Engine) {
+/// Has the engine make a step; returns how that failed.
+async fn step(engine: &Engine) -> Option<EngineError> {
     let adjustments = Adjustments::new(AdjustmentOptions::default()).expect("valid");
     let prefix = Prefix::new(Arc::new(adjustments), None);
     let mut sequence = engine.open(prefix).expect("room");
-    let outcome = sequence.read(0, vec![1], 1, Unread).await;
-    assert_eq!(outcome.err(), Some(EngineError::Stopped));
+    sequence.read(0, vec![1], 1, Unread).await.err()
 }
 
 #[derive(Debug)]

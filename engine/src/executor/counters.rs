@@ -30,6 +30,17 @@ pub struct StepTime {
     pub time: Duration,
 }
 
+/// What all steps took together, since the engine started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepTotals {
+    /// Steps.
+    pub steps: u64,
+    /// Rows that they computed.
+    pub rows: u64,
+    /// Their time.
+    pub time: Duration,
+}
+
 /// Only the thread writes them.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
@@ -38,11 +49,11 @@ pub(super) struct Counters {
     preemptions: AtomicU64,
 }
 
-/// The latest steps, and how many there were.
+/// The latest steps, and all together.
 #[derive(Debug, Default)]
 struct Steps {
     latest: VecDeque<StepTime>,
-    count: u64,
+    totals: StepTotals,
 }
 
 impl Counters {
@@ -52,14 +63,21 @@ impl Counters {
             steps.latest.pop_front();
         }
         steps.latest.push_back(step);
-        steps.count += 1;
+        steps.totals.steps += 1;
+        steps.totals.rows += step.rows as u64;
+        steps.totals.time += step.time;
+    }
+
+    pub(super) fn totals(&self) -> StepTotals {
+        self.steps().totals
     }
 
     /// The steps after the first `seen`, as far as they are remembered; `seen` becomes their number.
     pub(super) fn steps_since(&self, seen: &mut u64) -> Vec<StepTime> {
         let steps = self.steps();
-        let new = usize::try_from(steps.count - *seen).unwrap_or(usize::MAX);
-        *seen = steps.count;
+        let count = steps.totals.steps;
+        let new = usize::try_from(count - *seen).unwrap_or(usize::MAX);
+        *seen = count;
         let old = steps.latest.len().saturating_sub(new);
         steps.latest.range(old..).copied().collect()
     }

@@ -18,7 +18,7 @@ mod plan;
 mod reader;
 mod worker;
 
-pub use counters::{CacheState, StepTime};
+pub use counters::{CacheState, StepTime, StepTotals};
 pub use fork::MAX_FORKS;
 pub use hold::Hold;
 pub use reader::{Reader, Row};
@@ -117,6 +117,8 @@ struct SequenceState {
     len: AtomicUsize,
     /// True until it is promoted: it must not take others' room.
     is_fork: AtomicBool,
+    /// Tokens that were found in the cache instead of being computed; only the thread writes it.
+    adopted: AtomicUsize,
 }
 
 /// Sequences that are gone, for the thread to free.
@@ -134,6 +136,8 @@ enum Message {
     Fork(Fork),
     /// Look at the dropped ids and at the holds.
     Wake,
+    /// Say that the thread goes on.
+    Ping(oneshot::Sender<()>),
 }
 
 impl Engine {
@@ -218,6 +222,22 @@ impl Engine {
         self.shared.counters.steps_since(seen)
     }
 
+    /// What all steps took together.
+    pub fn step_totals(&self) -> StepTotals {
+        self.shared.counters.totals()
+    }
+
+    /// Ends when the thread has seen it, between two steps: a model that hangs never does.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`] where the model has crashed.
+    pub async fn ping(&self) -> Result<(), EngineError> {
+        let (seen, answer) = oneshot::channel();
+        let sent = self.shared.messages.send(Message::Ping(seen)).await;
+        sent.map_err(|_| EngineError::Stopped)?;
+        answer.await.map_err(|_| EngineError::Stopped)
+    }
+
     /// Ends when the engine has stopped by itself: its model crashed.
     pub async fn stopped(&self) {
         self.shared.messages.closed().await;
@@ -263,6 +283,11 @@ impl Sequence {
         // The thread may still be at an abandoned call. It never cuts back to less than that
         // keeps, so this much is there when the next call arrives.
         self.unanswered.map_or(cached, |keep| keep.min(cached))
+    }
+
+    /// Tokens of it that others had left in the cache, so that they were not computed for it.
+    pub fn adopted(&self) -> usize {
+        self.state.adopted.load(Ordering::Relaxed)
     }
 
     /// Cuts the cache back to `keep` tokens, appends `tokens`, and has `reader` read the logits after
@@ -344,6 +369,7 @@ impl Shared {
             is_fork: AtomicBool::new(prefix.is_none()),
             prefix: Mutex::new(prefix),
             len: AtomicUsize::new(len),
+            adopted: AtomicUsize::new(0),
         }
     }
 }

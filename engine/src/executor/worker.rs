@@ -16,7 +16,7 @@ use std::{
     collections::{HashMap, HashSet, VecDeque},
     io,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread,
     time::Instant,
 };
@@ -120,6 +120,8 @@ impl Executor {
             Message::Run(command) => command,
             Message::Fork(fork) => return self.fork(&fork),
             Message::Wake => return,
+            // Who asked may have gone.
+            Message::Ping(seen) => return drop(seen.send(())),
         };
         // Its sequence may be gone as well, and must get no new lease then.
         if command.reply.is_closed() {
@@ -248,6 +250,7 @@ impl Executor {
         let tokens = job.adopt();
         if tokens > 0 {
             self.counters.hit(tokens);
+            job.sequence.adopted.fetch_add(tokens, Ordering::Relaxed);
             let sequence = job.sequence.id;
             job.span
                 .in_scope(|| debug!(sequence, tokens, "found a prefix in the cache"));

@@ -1,10 +1,13 @@
-//! Logs, on standard error.
+//! Logs, on standard error; and where traces go, which is asked for beside them.
 
 use crate::config::ConfigError;
 use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
-/// How to log.
+/// The variable that tools of OpenTelemetry share; ours wins over it.
+const OTEL_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// How to log, and where to export traces to.
 #[derive(Debug, Clone, clap::Args)]
 pub struct LogOptions {
     /// Which events to log, as `level` or `target=level`, comma-separated.
@@ -13,6 +16,28 @@ pub struct LogOptions {
     /// How log lines look.
     #[arg(long, env = "SPECDEC_LOG_FORMAT", default_value = "text")]
     pub log_format: LogFormat,
+    /// Where to export traces to, over OTLP with gRPC: http://HOST:PORT. Without it, and without
+    /// OTEL_EXPORTER_OTLP_ENDPOINT in the environment, there are none
+    #[arg(long, env = "SPECDEC_OTLP_ENDPOINT", value_name = "URL", value_parser = http_url)]
+    pub otlp_endpoint: Option<String>,
+}
+
+impl LogOptions {
+    /// Where traces go, if anywhere.
+    pub fn otlp_endpoint(&self) -> Option<String> {
+        let shared = || std::env::var(OTEL_ENDPOINT).ok();
+        let endpoint = self.otlp_endpoint.clone().or_else(shared);
+        endpoint.filter(|endpoint| !endpoint.is_empty())
+    }
+}
+
+/// Takes an address of a collector.
+fn http_url(url: &str) -> Result<String, &'static str> {
+    if url.is_empty() || url.starts_with("http://") {
+        Ok(url.to_owned())
+    } else {
+        Err("must begin with http://")
+    }
 }
 
 /// How log lines look.
@@ -53,6 +78,7 @@ mod tests {
         LogOptions {
             log: log.into(),
             log_format: LogFormat::Json,
+            otlp_endpoint: None,
         }
     }
 
