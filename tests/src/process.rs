@@ -106,6 +106,18 @@ impl Process {
         id.with_context(|| format!("{} has ended", self.name))
     }
 
+    /// Memory that it holds, in bytes.
+    ///
+    /// # Errors
+    /// Where it is not running.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        let path = format!("/proc/{}/status", self.id()?);
+        let status = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        Ok(kib.with_context(|| format!("VmRSS is not in {path}"))? * 1024)
+    }
+
     /// What it has logged.
     pub fn log(&self) -> String {
         read(&self.log)

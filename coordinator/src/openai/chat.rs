@@ -6,7 +6,9 @@ use super::bodies::ChatRequest;
 use super::body::Body;
 use super::chat_answer::{ChatAnswer, ChatForm};
 use super::error::{ErrorBody, Failure};
-use super::tools;
+use super::messages::Message;
+use super::tools::{self, Tool, ToolChoice};
+use super::values::Json;
 use crate::api::Caller;
 use axum::extract::State;
 use axum::response::Response;
@@ -48,7 +50,7 @@ impl ChatRequest {
             request.stop.get_or_insert_default().max_tokens = Some(tokens);
         }
         request.prompt = Some(Prompt {
-            prompt: Some(prompt::Prompt::Chat(self.conversation()?)),
+            prompt: Some(prompt::Prompt::Chat(self.conversation().translate()?)),
         });
         Ok(Call {
             requests: vec![request],
@@ -57,7 +59,35 @@ impl ChatRequest {
         })
     }
 
-    fn conversation(self) -> Result<Chat, Failure> {
+    fn conversation(self) -> Conversation {
+        Conversation {
+            messages: self.messages,
+            tools: self.tools,
+            tool_choice: self.tool_choice,
+            chat_template_kwargs: self.chat_template_kwargs,
+            continue_final_message: self.continue_final_message,
+            add_generation_prompt: self.add_generation_prompt,
+        }
+    }
+}
+
+/// A conversation, as bodies have it.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    pub(super) messages: Vec<Message>,
+    pub(super) tools: Option<Vec<Tool>>,
+    pub(super) tool_choice: Option<ToolChoice>,
+    pub(super) chat_template_kwargs: Option<Json>,
+    pub(super) continue_final_message: Option<bool>,
+    pub(super) add_generation_prompt: Option<bool>,
+}
+
+impl Conversation {
+    /// The same as the service has it.
+    ///
+    /// # Errors
+    /// Names the field that cannot be translated.
+    pub(super) fn translate(self) -> Result<Chat, Failure> {
         let continues = self.continue_final_message.unwrap_or_default();
         if self.add_generation_prompt.unwrap_or(!continues) == continues {
             let message = "must be the opposite of continue_final_message";
@@ -66,11 +96,12 @@ impl ChatRequest {
         let messages = self.messages.into_iter().enumerate();
         let messages = messages.map(|(index, message)| message.translate(index));
         let (tools, tool_choice) = tools::of_request(self.tools, self.tool_choice)?;
+        let arguments = self.chat_template_kwargs;
         Ok(Chat {
             messages: messages.collect::<Result<_, _>>()?,
             tools,
             tool_choice,
-            template_arguments: self.chat_template_kwargs.map(|it| it.0).unwrap_or_default(),
+            template_arguments: arguments.map(|json| json.0).unwrap_or_default(),
             continue_final_message: continues,
         })
     }

@@ -18,11 +18,13 @@ mod finish;
 mod logprobs;
 mod messages;
 mod models;
+mod openapi;
 mod parameters;
 mod speculative;
 mod stats;
 mod stream;
 mod structured;
+mod tokenize;
 mod tokens;
 mod tools;
 mod values;
@@ -59,7 +61,10 @@ pub(crate) fn router(api: Arc<Api>) -> Router {
         .route("/v1/completions", post(completions::completions))
         .route("/v1/models", get(models::models))
         .route("/v1/models/{*id}", get(models::model))
+        .route("/tokenize", post(tokenize::tokenize))
+        .route("/detokenize", post(tokenize::detokenize))
         .route("/version", get(models::version))
+        .route("/openapi.json", get(openapi::document))
         .method_not_allowed_fallback(wrong_method)
         // No fallback: gRPC has one, and there can be only one.
         .route("/", any(unknown_path))

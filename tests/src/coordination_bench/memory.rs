@@ -1,6 +1,5 @@
 //! The coordinator's memory over many requests of all kinds, some of which are given up.
 
-use super::process::resident_bytes;
 use super::single::link;
 use super::stand::{CoordinatorStand, DraftStand, target};
 use crate::{Claim, Prompting as _, text_prompt};
@@ -60,7 +59,7 @@ pub(crate) async fn measure(quick: bool, progress: &dyn Fn(&str)) -> Result<Figu
         seed: SEED,
         warm_requests: (requests as f64 * WARM) as usize,
         every: requests / 10,
-        resident_bytes: vec![resident_bytes(&coordinator.process)?],
+        resident_bytes: vec![coordinator.process.resident_bytes()?],
         given_up: 0,
     };
     progress(&format!("memory: {requests} requests, seed {SEED}"));
@@ -77,7 +76,7 @@ pub(crate) async fn measure(quick: bool, progress: &dyn Fn(&str)) -> Result<Figu
         while let Some(result) = running.next().await {
             result.with_context(|| coordinator.process.log())?;
         }
-        let resident = resident_bytes(&coordinator.process)?;
+        let resident = coordinator.process.resident_bytes()?;
         figures.resident_bytes.push(resident);
     }
     Ok(figures)

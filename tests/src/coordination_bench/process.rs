@@ -21,12 +21,3 @@ pub(crate) fn cpu_time(process: &Process) -> Result<Duration> {
     }
     Ok(Duration::from_nanos(nanoseconds))
 }
-
-/// Memory that it holds, in bytes.
-pub(crate) fn resident_bytes(process: &Process) -> Result<u64> {
-    let path = format!("/proc/{}/status", process.id()?);
-    let status = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    Ok(kib.with_context(|| format!("VmRSS is not in {path}"))? * 1024)
-}
