@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
-use proto::v1::generate_response::Event;
+use proto::v1::{FinishReason, generate_response::Event};
 use service::Class;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
@@ -46,8 +46,8 @@ struct Http {
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It ran to its end, in so many pieces.
-    Ran(usize),
+    /// It ran until it had as many tokens as it asked for.
+    Ran,
     /// It was turned away, and may be tried again after this long.
     Refused(Duration),
 }
@@ -98,19 +98,21 @@ async fn over_grpc(
             _ => return Err(status.into()),
         },
     };
-    let mut pieces = 0;
-    let mut finished = false;
+    let mut came = 0;
     while let Some(response) = stream.next().await {
         match response?.event.context("an empty response")? {
-            Event::Delta(_) => {
+            Event::Delta(delta) => {
                 piece(Instant::now());
-                pieces += 1;
+                came += delta.token_ids.len();
             }
-            Event::Finished(_) => finished = true,
+            Event::Finished(finished) => {
+                anyhow::ensure!(finished.reason() == FinishReason::Length, "{finished:?}");
+                anyhow::ensure!(came == tokens as usize, "{came} tokens, not {tokens}");
+                return Ok(Outcome::Ran);
+            }
         }
     }
-    anyhow::ensure!(finished, "the stream ended after {pieces} pieces");
-    Ok(Outcome::Ran(pieces))
+    bail!("the stream ended after {came} tokens")
 }
 
 impl Http {
@@ -127,18 +129,14 @@ impl Http {
         Ok(Self { requests, driver })
     }
 
-    async fn complete(
-        &mut self,
-        tokens: u32,
-        piece: &mut impl FnMut(Instant),
-    ) -> Result<Outcome> {
+    async fn complete(&mut self, tokens: u32, piece: &mut impl FnMut(Instant)) -> Result<Outcome> {
         let body = serde_json::json!({
             "prompt": PROMPT,
             "max_tokens": tokens,
             "temperature": 0,
             "ignore_eos": true,
             "stream": true,
-            "speculative": false,
+            "speculative": { "enabled": false },
         });
         let request = Request::post("/v1/completions")
             .header(header::HOST, "specdec")
@@ -170,7 +168,7 @@ fn refused(response: &Response<Incoming>) -> Result<Outcome> {
 
 /// Reads server-sent events to the last, which says that it is.
 async fn events(mut body: Incoming, piece: &mut impl FnMut(Instant)) -> Result<Outcome> {
-    let mut pieces = 0;
+    let mut whole = false;
     let mut unread = Vec::new();
     while let Some(frame) = body.frame().await {
         if let Some(data) = frame?.data_ref() {
@@ -179,16 +177,17 @@ async fn events(mut body: Incoming, piece: &mut impl FnMut(Instant)) -> Result<O
         while let Some(end) = unread.windows(2).position(|pair| pair == b"\n\n") {
             let event: Vec<u8> = unread.drain(..end + 2).collect();
             if event.starts_with(b"data: [DONE]") {
-                return Ok(Outcome::Ran(pieces));
+                anyhow::ensure!(whole, "it was not ended by its length");
+                return Ok(Outcome::Ran);
             }
-            // The last piece has no text but says why it ended.
-            if event.starts_with(b"data: ") && !contains(&event, b"\"finish_reason\":\"") {
+            if contains(&event, b"\"finish_reason\":\"length\"") {
+                whole = true;
+            } else if event.starts_with(b"data: ") {
                 piece(Instant::now());
-                pieces += 1;
             }
         }
     }
-    bail!("the stream ended after {pieces} pieces")
+    bail!("the stream was cut off")
 }
 
 fn contains(text: &[u8], part: &[u8]) -> bool {

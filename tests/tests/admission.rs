@@ -61,11 +61,8 @@ async fn storm(front: Front) -> Result<()> {
     let outcomes = try_join_all(asked).await?;
     let (ran, refused): (Vec<_>, Vec<_>) = outcomes
         .into_iter()
-        .partition(|(outcome, _)| matches!(outcome, Outcome::Ran(_)));
+        .partition(|(outcome, _)| *outcome == Outcome::Ran);
     assert_eq!(ran.len(), RUNNING, "exactly as many run as may");
-    for (outcome, _) in &ran {
-        assert_eq!(*outcome, Outcome::Ran(TOKENS as usize), "to their end");
-    }
     for (outcome, _) in &refused {
         let Outcome::Refused(retry_after) = outcome else {
             unreachable!("partitioned");
@@ -76,7 +73,7 @@ async fn storm(front: Front) -> Result<()> {
     times.sort_unstable();
     let quantile = |share: f64| times[(times.len() as f64 * share) as usize];
     let worst = times[times.len() - 1];
-    println!(
+    eprintln!(
         "{front:?}: times to refusal p50 {:?}, p99 {:?}, most {worst:?}",
         quantile(0.5),
         quantile(0.99)
@@ -90,6 +87,11 @@ async fn storm(front: Front) -> Result<()> {
 #[tokio::test]
 async fn of_500_grpc_connections_at_once_64_run_and_the_rest_is_refused() -> Result<()> {
     storm(Front::Grpc).await
+}
+
+#[tokio::test]
+async fn of_500_http_connections_at_once_64_run_and_the_rest_is_refused() -> Result<()> {
+    storm(Front::Http).await
 }
 
 /// Waits until all places are taken, those to wait at as well.
@@ -217,8 +219,12 @@ async fn shutdown_turns_away_who_waits_and_lets_run_what_runs() -> Result<()> {
         all = full(&client) => all?,
     }
     cluster.coordinator.signal("TERM").await?;
-    let unavailable = |answer: Result<(), Status>| answer.is_err_and(|it| it.code() == Code::Unavailable);
-    assert!(unavailable(waits.await.map(drop)), "who waits is turned away");
+    let unavailable =
+        |answer: Result<(), Status>| answer.is_err_and(|it| it.code() == Code::Unavailable);
+    assert!(
+        unavailable(waits.await.map(drop)),
+        "who waits is turned away"
+    );
     let new = client.raw().generate(request(1)).await;
     assert!(unavailable(new.map(drop)), "who comes is");
     let mut tokens = 1;

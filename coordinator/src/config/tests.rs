@@ -133,7 +133,7 @@ fn wrong_values_are_refused_and_the_flag_named() {
             "--max-requests",
         ),
         (
-            &["--target", "http://t:1", "--max-waiting", "-1"],
+            &["--target", "http://t:1", "--max-waiting", "65537"],
             "--max-waiting",
         ),
         (

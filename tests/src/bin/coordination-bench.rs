@@ -20,7 +20,7 @@ use std::time::Instant;
 struct Options {
     /// Measure these parts alone; repeat the flag or separate them by commas
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SECTION",
-        default_values = ["single", "sweep", "load", "unlike", "overhead", "memory"])]
+        default_values = ["single", "sweep", "load", "unlike", "overhead", "memory", "front"])]
     only: Vec<Section>,
 
     /// Few tokens and short windows, to try the benchmark itself

@@ -7,12 +7,14 @@
 
 mod bare;
 mod closed_form;
+mod front;
 mod load;
 mod memory;
 mod overhead;
 mod process;
 mod single;
 mod stand;
+mod storm;
 mod streams;
 mod sweep;
 mod unlike;
@@ -39,6 +41,8 @@ pub enum Section {
     Overhead,
     /// The coordinator's memory over many requests.
     Memory,
+    /// What HTTP costs beside gRPC, and what a storm of refused requests costs those that run.
+    Front,
 }
 
 /// What to measure.
@@ -99,6 +103,12 @@ pub async fn run(plan: &Plan, progress: &dyn Fn(&str)) -> Result<Report> {
             Section::Memory => {
                 let figures = memory::measure(plan.quick, progress).await?;
                 report.add("memory", &figures, figures.claims())?;
+            }
+            Section::Front => {
+                let costs = front::measure(plan.quick, progress).await?;
+                report.add("front", &costs, costs.claims())?;
+                let storm = storm::measure(plan.quick, progress).await?;
+                report.add("storm", &storm, storm.claims())?;
             }
         }
     }

@@ -13,7 +13,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::time::Duration;
 
-const STREAMS: usize = 64;
+pub(super) const STREAMS: usize = 64;
 /// Milliseconds of a step, and of a row of it.
 const TARGET_MS: (f64, f64) = (17.0, 0.02);
 const DRAFT_MS: (f64, f64) = (2.5, 0.02);
@@ -93,13 +93,13 @@ pub(crate) async fn measure(quick: bool, progress: &dyn Fn(&str)) -> Result<Figu
 }
 
 /// The stub that stands for both workers.
-struct Workers {
+pub(super) struct Workers {
     stub: Process,
     link: Proxy,
 }
 
 impl Workers {
-    async fn start(k: u32) -> Result<Self> {
+    pub(super) async fn start(k: u32) -> Result<Self> {
         let options = [
             ("--target-ms", step_ms(TARGET_MS, k + 1)),
             ("--draft-ms", draft_ms(k)),
@@ -114,7 +114,13 @@ impl Workers {
     }
 
     async fn coordinator(&self) -> Result<CoordinatorStand> {
-        CoordinatorStand::over(self.stub.url(), vec![self.link.url()], &SYNCHRONOUS).await
+        self.coordinator_with(&[]).await
+    }
+
+    /// A coordinator with more `flags`.
+    pub(super) async fn coordinator_with(&self, flags: &[&str]) -> Result<CoordinatorStand> {
+        let flags = [SYNCHRONOUS.as_slice(), flags].concat();
+        CoordinatorStand::over(self.stub.url(), vec![self.link.url()], &flags).await
     }
 
     /// The program in the coordinator's place, and a client of it.

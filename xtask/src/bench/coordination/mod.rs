@@ -46,6 +46,8 @@ enum Section {
     Overhead,
     /// The coordinator's memory over many requests.
     Memory,
+    /// What HTTP costs beside gRPC, and what a storm of refused requests costs those that run.
+    Front,
     /// Drafts of a model, of n-grams and of both on a real pair, as `bench spec-bench`.
     Real,
 }
