@@ -53,7 +53,7 @@ impl Api {
     pub(crate) async fn generate(
         &self,
         request: GenerateRequest,
-        _caller: Caller,
+        caller: Caller,
     ) -> Result<Answer, Error> {
         let model = self.model()?;
         let mut permits = self.places(1)?;
@@ -65,6 +65,7 @@ impl Api {
         let (output, answer) = mpsc::channel(OUTPUT);
         let admission = Admission {
             request,
+            caller,
             output,
             permits,
         };

@@ -3,9 +3,11 @@
 //! All choices of its request share the queue. What the queue does not take is merged: into one
 //! delta for each choice, so a slow client costs no more memory than its choices have text.
 
+use crate::api::Caller;
 use crate::commit::{Delta, FinishReason, Matched, Origin};
 use crate::request::ValidRequest;
 use crate::scheduler::Summary;
+use crate::telemetry::Told;
 use proto::v1::{self, TokenOrigin, finished, generate_response::Event};
 use service::Error;
 use std::collections::BTreeMap;
@@ -20,6 +22,8 @@ pub(crate) type Output = mpsc::Sender<Result<Event, Error>>;
 pub(crate) struct Admission {
     /// What to do.
     pub(crate) request: ValidRequest,
+    /// Who asks.
+    pub(crate) caller: Caller,
     /// Where the answer goes.
     pub(crate) output: Output,
     /// The places of its choices among those that may run; given back as they are done with.
@@ -92,9 +96,9 @@ impl Client {
     }
 
     /// Adds the end of a choice.
-    pub(super) fn finish(&mut self, choice: u32, summary: Summary) {
+    pub(super) fn finish(&mut self, choice: u32, summary: Summary, told: Told) {
         let waiting = self.waiting.entry(choice).or_default();
-        waiting.finished = Some(finished(choice, summary));
+        waiting.finished = Some(finished(choice, summary, told));
     }
 
     /// Ends the stream with `error`, once all that waits is sent.
@@ -150,7 +154,7 @@ fn origin(origin: Origin) -> i32 {
     origin.into()
 }
 
-fn finished(choice: u32, summary: Summary) -> v1::Finished {
+fn finished(choice: u32, summary: Summary, told: Told) -> v1::Finished {
     let reason = match summary.reason {
         FinishReason::Stop(_) => v1::FinishReason::Stop,
         FinishReason::Length => v1::FinishReason::Length,
@@ -166,7 +170,7 @@ fn finished(choice: u32, summary: Summary) -> v1::Finished {
         usage: Some(v1::Usage {
             prompt_tokens: summary.prompt_tokens as u32,
             completion_tokens: summary.completion_tokens as u32,
-            cached_tokens: 0,
+            cached_tokens: told.cached_tokens,
         }),
         speculation: Some(v1::SpeculationStats {
             rounds: summary.stats.rounds,
@@ -180,6 +184,6 @@ fn finished(choice: u32, summary: Summary) -> v1::Finished {
         }),
         choice,
         matched,
-        timings: None,
+        timings: Some(told.timings),
     }
 }

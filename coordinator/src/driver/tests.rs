@@ -1,6 +1,7 @@
 //! The driver between a client and a target, with nothing in between.
 
 use super::*;
+use crate::api::Caller;
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::{DraftLimits, TargetLimits};
 use crate::testing::{self, byte_token};
@@ -35,7 +36,13 @@ async fn beside_a_driver(test: impl AsyncFnOnce(Ends)) {
         draft: Duration::from_secs(60),
         target: Duration::from_secs(60),
     };
-    let driver = Driver::new(patience, SpecOptions::default(), from_links, admitted);
+    let driver = Driver::new(
+        patience,
+        SpecOptions::default(),
+        from_links,
+        admitted,
+        Observer::default(),
+    );
     let (commands, received) = mpsc::channel(64);
     let up = LinkEvent::TargetUp {
         session: Session::new(commands, CancellationToken::new()),
@@ -50,6 +57,7 @@ async fn beside_a_driver(test: impl AsyncFnOnce(Ends)) {
     let (output, responses) = mpsc::channel(64);
     let admission = Admission {
         request: request(),
+        caller: Caller::default(),
         output,
         permits: Arc::clone(&places).try_acquire_many_owned(N).unwrap(),
     };

@@ -1,4 +1,5 @@
 use super::*;
+use crate::api::Caller;
 use crate::commit::{FinishReason, Matched, Origin};
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::Stats;
@@ -49,6 +50,7 @@ fn admitted(
     let permits = Arc::clone(&running).try_acquire_many_owned(n);
     let admission = Admission {
         request: request(n),
+        caller: Caller::default(),
         output,
         permits: permits.unwrap(),
     };
@@ -108,7 +110,10 @@ async fn a_slow_client_gets_everything_merged_and_in_order() {
     assert_eq!(clients.deliver(1, delta("a")), NONE);
     assert_eq!(clients.deliver(1, delta("b")), [1], "no place is left");
     assert_eq!(clients.deliver(1, delta("c")), [1]);
-    assert_eq!(clients.finish(1, summary(FinishReason::Length)), NONE);
+    assert_eq!(
+        clients.finish(1, summary(FinishReason::Length), Told::default()),
+        NONE
+    );
 
     assert_eq!(text(&mut input).await, (0, "a".to_owned()));
     assert_eq!(clients.next().await, Some(ClientEvent::Room(1)));
@@ -144,7 +149,7 @@ async fn choices_share_a_stream_that_ends_with_the_last() {
     .enumerate()
     {
         assert_eq!(running.available_permits(), ended, "each has its place");
-        clients.finish(id, summary(reason));
+        clients.finish(id, summary(reason), Told::default());
         let finished = end(&mut input).await;
         assert_eq!(u64::from(finished.choice), id - 5);
         let matched = v1::finished::Matched::StopString("\n".to_owned());
@@ -164,7 +169,10 @@ async fn a_slow_client_holds_all_its_choices_up_and_no_others() {
     assert_eq!(clients.deliver(3, delta("b")), [1, 2, 3]);
     assert_eq!(clients.deliver(4, delta("x")), NONE);
     assert_eq!(clients.deliver(2, delta("c")), [1, 2, 3]);
-    assert_eq!(clients.finish(2, summary(FinishReason::Length)), [1, 3]);
+    assert_eq!(
+        clients.finish(2, summary(FinishReason::Length), Told::default()),
+        [1, 3]
+    );
     let mut texts = vec![text(&mut input).await];
     let mut ready = Vec::new();
     while ready.is_empty() {
@@ -220,12 +228,15 @@ async fn a_choice_that_fails_fails_the_request_and_frees_the_others() {
     for places in [1, 16] {
         let mut clients = Clients::default();
         let (mut input, running) = admitted(&mut clients, 1, 3, places);
-        clients.finish(1, summary(FinishReason::Length));
+        clients.finish(1, summary(FinishReason::Length), Told::default());
         let error = Error::new(Class::Internal, "the target failed");
         assert_eq!(clients.fail(2, error), [3]);
         // What the others said before they heard of it.
         assert_eq!(clients.deliver(3, delta("c")), NONE);
-        assert_eq!(clients.finish(3, summary(FinishReason::Length)), NONE);
+        assert_eq!(
+            clients.finish(3, summary(FinishReason::Length), Told::default()),
+            NONE
+        );
         assert_eq!(end(&mut input).await.choice, 0);
         if places == 1 {
             assert_eq!(clients.next().await, Some(ClientEvent::Room(1)));
