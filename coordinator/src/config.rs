@@ -85,6 +85,12 @@ pub struct Config {
         value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub target_timeout_ms: u64,
 
+    /// How soon a worker that hangs is found out, in milliseconds: where it is the target, /health and
+    /// gRPC health say so by then
+    #[arg(long, env = "SPECDEC_HEALTH_DEADLINE_MS", default_value_t = 10_000, value_name = "MS",
+        value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub health_deadline_ms: u64,
+
     /// How long running requests may go on after a signal to end, in seconds
     #[arg(long, env = "SPECDEC_SHUTDOWN_GRACE_S", default_value_t = 30, value_name = "S",
         value_parser = clap::value_parser!(u64).range(0..=3600))]
@@ -115,6 +121,11 @@ impl From<LogprobsMode> for ::speculation::LogprobsMode {
 }
 
 impl Config {
+    /// How soon a worker that hangs is found out.
+    pub fn health_deadline(&self) -> Duration {
+        Duration::from_millis(self.health_deadline_ms)
+    }
+
     /// How often the names of draft workers are looked up.
     pub fn draft_resolve_interval(&self) -> Duration {
         Duration::from_millis(self.draft_resolve_ms)

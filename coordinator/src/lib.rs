@@ -19,6 +19,7 @@ mod prompt;
 mod request;
 mod scheduler;
 mod stop;
+mod telemetry;
 mod template;
 #[cfg(test)]
 mod testing;
@@ -29,15 +30,17 @@ pub use config::{
 
 use api::admission::Gate;
 use api::{Api, Checks, LOOKUPS, grpc::Grpc};
+use axum::middleware;
 use driver::Driver;
 use futures::future::BoxFuture;
-use links::{Discovery, DraftLink, LinkEvent, ServedModel, SystemResolver, TargetLink};
+use links::{Discovery, DraftLink, LinkEvent, Pulse, ServedModel, SystemResolver, TargetLink};
 use proto::v1::generation_server::GenerationServer;
 use request::Defaults;
 use scheduler::{Patience, WorkerId};
 use service::server::{HealthReporter, MAX_MESSAGE_BYTES, ServingStatus};
 use service::{CancellationToken, Tasks};
 use std::sync::Arc;
+use telemetry::{Board, Metrics, Observer, Workers};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tonic::service::Routes;
@@ -62,26 +65,31 @@ pub async fn run(
     let (admissions, admitted) = mpsc::channel(config.admission.max_requests as usize);
     let (publish, served) = watch::channel(None);
 
+    let metrics = Metrics::default();
+    let board = Board::new(metrics.clone());
+    let pulse = Pulse::new(board.clone(), config.health_deadline());
+
     // The workers.
     let target = TargetLink::new(
         config.target.clone(),
         config.model_name.clone(),
         publish,
         events.clone(),
+        pulse.clone(),
     )?;
     tasks.spawn("target link", target.run());
     let drafts = Discovery::new(
         config.draft_places()?,
         config.draft_resolve_interval(),
         SystemResolver,
-        draft_links(served.clone(), events),
+        draft_links(served.clone(), events, pulse),
     );
     tasks.spawn("draft workers", drafts.run());
 
     // Clients.
     let (reporter, health) = service::server::health(&shutdown);
     report(&reporter, false).await;
-    tasks.spawn("health", report_health(reporter, served.clone()));
+    tasks.spawn("health", report_health(reporter, board.subscribe()));
     let gate = Gate::new(config.admission.capacity(), config.admission.max_wait());
     tasks.spawn("draining", drain(gate.clone(), shutdown.clone()));
     let api = Arc::new(Api {
@@ -103,7 +111,11 @@ pub async fn run(
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let routes = Routes::new(generation).add_service(health);
-    let http = openai::router(api);
+    let named = middleware::from_fn(telemetry::with_request_id);
+    let routes = routes.into_axum_router().layer(named.clone());
+    let http = openai::router(api)
+        .layer(named)
+        .merge(telemetry::http::router(&board, &metrics, shutdown.clone()));
 
     // Between the two. It must outlive the open calls, and without it there is nothing to serve.
     let patience = Patience {
@@ -116,6 +128,7 @@ pub async fn run(
         config.admission.slow_client_timeout(),
         from_links,
         admitted,
+        Observer::new(metrics),
     );
     // A task, not a part of this one: what wakes it then runs on the thread that heard from a worker.
     // From here it would take two more switches of threads a round.
@@ -125,7 +138,7 @@ pub async fn run(
         drop(ends);
     });
     tokio::select! {
-        served = service::server::serve(listener, routes, http, shutdown, config.shutdown_grace()) => served,
+        served = service::server::serve(listener, routes.into(), http, shutdown, config.shutdown_grace()) => served,
         _ = ended => Err(anyhow::anyhow!("the driver has ended")),
     }
 }
@@ -147,9 +160,11 @@ async fn drain(gate: Gate, shutdown: CancellationToken) {
 fn draft_links(
     served: ServedModel,
     events: mpsc::Sender<LinkEvent>,
+    pulse: Pulse,
 ) -> impl Fn(WorkerId, String, CancellationToken) -> BoxFuture<'static, ()> + Send + 'static {
     move |worker, url, retire| {
-        let link = DraftLink::new(worker, url.clone(), served.clone(), events.clone());
+        let (served, events, pulse) = (served.clone(), events.clone(), pulse.clone());
+        let link = DraftLink::new(worker, url.clone(), served, events, pulse);
         Box::pin(async move {
             match link {
                 Ok(link) => link.run(retire).await,
@@ -159,12 +174,12 @@ fn draft_links(
     }
 }
 
-/// Says that the service serves exactly while the target is connected.
-async fn report_health(reporter: HealthReporter, mut served: ServedModel) {
+/// Says that the service serves exactly while the target is connected and makes progress.
+async fn report_health(reporter: HealthReporter, mut workers: watch::Receiver<Workers>) {
     loop {
-        let serving = served.borrow_and_update().is_some();
+        let serving = workers.borrow_and_update().failure().is_none();
         report(&reporter, serving).await;
-        if served.changed().await.is_err() {
+        if workers.changed().await.is_err() {
             return;
         }
     }

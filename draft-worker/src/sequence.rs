@@ -13,6 +13,7 @@ use crate::wish::Wish;
 use engine::{EngineError, Reader, Row, Sequence};
 use proto::v1::{DraftCommit, DraftLaws};
 use service::CancellationToken;
+use service::telemetry::traces::Span;
 use speculation::TokenId;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -25,6 +26,8 @@ pub(crate) type Slot = Arc<Mutex<Option<Sequence>>>;
 /// One sequence at the draft worker.
 #[derive(Debug)]
 pub(crate) struct Drafting {
+    /// The trace that its spans belong to; empty where there is none.
+    traceparent: String,
     history: History,
     drawing: Drawing,
     engine: Slot,
@@ -112,8 +115,9 @@ struct Nothing;
 
 impl Drafting {
     /// A sequence and the work that opens it.
-    pub(crate) fn new(mut opening: Opening) -> (Self, Prefill) {
+    pub(crate) fn new(mut opening: Opening, traceparent: String) -> (Self, Prefill) {
         let drafting = Self {
+            traceparent,
             history: History::new(std::mem::take(&mut opening.tokens)),
             drawing: Drawing {
                 rule: opening.rule,
@@ -135,6 +139,11 @@ impl Drafting {
             engine: drafting.engine.clone(),
         };
         (drafting, prefill)
+    }
+
+    /// A span of what begins for it now.
+    pub(crate) fn span(&self, name: &'static str) -> Span {
+        Span::of_peer(name, &self.traceparent)
     }
 
     /// Committed tokens.
@@ -357,6 +366,11 @@ impl Reader for Nothing {
 }
 
 impl Draft {
+    /// How many tokens are drafted, at most.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
     /// Drafts; `None` where it is abandoned.
     pub(crate) async fn run(self) -> Option<Result<Drafted, Fault>> {
         let Feed { keep, tokens } = self.feed;

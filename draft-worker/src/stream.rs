@@ -13,6 +13,7 @@ use proto::v1::{
     DraftCommand, DraftCommit, DraftEvent, DraftOpen, DraftOpened, Load, Proposal, StepTime,
 };
 use service::CancellationToken;
+use service::telemetry::traces::Span;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -157,10 +158,11 @@ impl ProposeStream {
             ));
         }
         let opening = Opening::parse(open.token_ids, open.decoding, limits)?;
-        let (drafting, prefill) = Drafting::new(opening);
+        let (drafting, prefill) = Drafting::new(opening, open.traceparent);
+        let span = drafting.span("open");
         let base_len = drafting.base_len();
         let live = self.sequences.insert(sequence, epoch, drafting);
-        let work = prefill_work(prefill, base_len, self.served.clone(), live.closed());
+        let work = prefill_work(prefill, base_len, self.served.clone(), live.closed(), span);
         self.start(sequence, epoch, work);
         Ok(())
     }
@@ -187,7 +189,10 @@ impl ProposeStream {
                 self.answers.proposals.push(proposal);
                 self.follow(sequence, epoch);
             }
-            Next::Draft(draft) => self.start(sequence, epoch, draft_work(*draft)),
+            Next::Draft(draft) => {
+                let span = live.state.span("propose");
+                self.start(sequence, epoch, draft_work(*draft, span));
+            }
         }
     }
 
@@ -198,7 +203,8 @@ impl ProposeStream {
         };
         let closed = live.closed();
         for draft in live.state.follow(&self.served.limits, &closed) {
-            self.start(sequence, epoch, draft_work(draft));
+            // Its time is nobody's: what is of use of it comes with the next proposal.
+            self.start(sequence, epoch, draft_work(draft, Span::default()));
         }
     }
 
@@ -333,15 +339,18 @@ async fn prefill_work(
     base_len: u32,
     served: Served,
     closed: CancellationToken,
+    mut span: Span,
 ) -> DoneKind {
+    span.set("tokens", i64::from(base_len));
     match closed.run_until_cancelled(prefill.run(&served)).await {
         Some(result) => DoneKind::Prefilled(base_len, result),
         None => DoneKind::Abandoned,
     }
 }
 
-async fn draft_work(draft: Draft) -> DoneKind {
+async fn draft_work(draft: Draft, mut span: Span) -> DoneKind {
     let (id, begun) = (draft.id, Instant::now());
+    span.set("draft_tokens", draft.count() as i64);
     match draft.run().await {
         Some(result) => DoneKind::Drafted(id, result, begun.elapsed()),
         None => DoneKind::Abandoned,

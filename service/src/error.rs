@@ -40,6 +40,11 @@ pub enum Class {
 }
 
 impl Class {
+    /// Its name for programs, as `google.rpc.ErrorInfo` carries it.
+    pub fn reason(&self) -> &'static str {
+        self.wire().1
+    }
+
     /// The gRPC code, and the reason in `google.rpc.ErrorInfo` that never changes.
     fn wire(&self) -> (Code, &'static str) {
         match self {

@@ -6,6 +6,7 @@
 use crate::judge::Judge;
 use engine::{EngineError, Sequence};
 use proto::v1::VerifyItem;
+use service::telemetry::traces::Span;
 use speculation::{
     DraftLaw, LogprobsOptions, Rule, Sampler, TokenId, TokenLogprobs, Verdict, Verifier,
 };
@@ -14,6 +15,8 @@ use worker::{Fault, Limits, Opening, Served};
 /// One sequence at the target.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// The trace that its spans belong to; empty where there is none.
+    traceparent: String,
     sampler: Sampler,
     rule: Rule,
     logprobs: Option<LogprobsOptions>,
@@ -39,8 +42,13 @@ struct Proposal {
 }
 
 impl Session {
-    pub(crate) fn new(opening: &Opening, logprobs: Option<LogprobsOptions>) -> Self {
+    pub(crate) fn new(
+        opening: &Opening,
+        logprobs: Option<LogprobsOptions>,
+        traceparent: String,
+    ) -> Self {
         Self {
+            traceparent,
             sampler: opening.sampler,
             rule: opening.rule,
             logprobs,
@@ -63,7 +71,11 @@ impl Session {
             fed: 0,
         };
         self.length = opening.tokens.len();
-        self.judge(0, opening.tokens, proposal).await
+        let mut span = Span::of_peer("open", &self.traceparent);
+        span.set("tokens", self.length as i64);
+        let judged = self.judge(0, opening.tokens, proposal).await;
+        span.set("cached_tokens", self.cached() as i64);
+        judged
     }
 
     /// How many of its tokens were not computed for it, because the cache held them.
@@ -84,7 +96,13 @@ impl Session {
         let mut tokens = Vec::with_capacity(proposal.fed + 1);
         tokens.push(self.last);
         tokens.extend_from_slice(&proposal.draft[..proposal.fed]);
-        self.judge(keep, tokens, proposal).await
+        let mut span = Span::of_peer("verify", &self.traceparent);
+        span.set("draft_tokens", proposal.draft.len() as i64);
+        let judged = self.judge(keep, tokens, proposal).await;
+        if let Ok((verdict, _)) = &judged {
+            span.set("accepted_tokens", verdict.accepted as i64);
+        }
+        judged
     }
 
     /// Feeds `tokens`, of which the last ones are those of `proposal`, and commits the verdict.

@@ -12,8 +12,8 @@ use proto::MAX_TOP_LOGPROBS;
 use proto::v1::target_command::Command;
 use proto::v1::target_event::Event;
 use proto::v1::{
-    Load, LogprobsParams, TargetClose, TargetCommand, TargetEvent, TargetOpen, TargetOpened, Verdict,
-    VerdictBatch, VerifyBatch, VerifyItem,
+    Load, LogprobsParams, TargetClose, TargetCommand, TargetEvent, TargetOpen, TargetOpened,
+    Verdict, VerdictBatch, VerifyBatch, VerifyItem,
 };
 use service::CancellationToken;
 use speculation::{LogprobsMode, LogprobsOptions};
@@ -153,7 +153,11 @@ impl VerifyStream {
         }
         let opening = Opening::parse(open.token_ids, open.decoding, limits)?;
         let logprobs = open.logprobs.as_ref().map(logprobs_options).transpose()?;
-        let session = Arc::new(Mutex::new(Session::new(&opening, logprobs)));
+        let session = Arc::new(Mutex::new(Session::new(
+            &opening,
+            logprobs,
+            open.traceparent,
+        )));
         let served = self.served.clone();
         let live = self.sequences.insert(sequence, epoch, session.clone());
         let closed = live.closed();

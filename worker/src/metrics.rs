@@ -25,21 +25,29 @@ impl Collector for Told {
         let blocks = cache.blocks;
         let all = blocks.used + blocks.cached + blocks.free;
         let ratio = blocks.used as f64 / all.max(1) as f64;
-        let mut tell = |name: &str, help: &str, metric: &dyn Tell| {
-            metric.tell(&mut encoder, name, help)
-        };
+        let mut tell =
+            |name: &str, help: &str, metric: &dyn Tell| metric.tell(&mut encoder, name, help);
         let count = ConstCounter::<u64>::new;
         tell("worker_steps", "Steps of the engine", &count(steps.steps))?;
-        let help = "Rows that the engine's steps computed; over worker_steps_total it is the mean batch";
+        let help =
+            "Rows that the engine's steps computed; over worker_steps_total it is the mean batch";
         tell("worker_step_rows", help, &count(steps.rows))?;
         let seconds = ConstCounter::new(steps.time.as_secs_f64());
-        tell("worker_step_seconds", "Seconds that the engine's steps took", &seconds)?;
+        tell(
+            "worker_step_seconds",
+            "Seconds that the engine's steps took",
+            &seconds,
+        )?;
         let open = ConstGauge::new(self.0.active_sequences() as f64);
         tell("worker_sequences", "Sequences that are open", &open)?;
         let help = "The share of the cache that open sequences hold, 0 to 1";
         tell("kv_cache_usage_ratio", help, &ConstGauge::new(ratio))?;
         let size = ConstGauge::new((all * BLOCK_TOKENS) as f64);
-        tell("kv_cache_size_tokens", "Tokens that the cache has room for", &size)?;
+        tell(
+            "kv_cache_size_tokens",
+            "Tokens that the cache has room for",
+            &size,
+        )?;
         let help = "Tokens that were not computed because the cache held them";
         tell("prefix_cache_hits", help, &count(cache.prefix_hit_tokens))?;
         let help = "How often a sequence gave its cache up for another";

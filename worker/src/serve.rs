@@ -84,16 +84,15 @@ async fn follow(engine: Engine, health: HealthOf, pulse: Pulse) {
 }
 
 /// Waits for one sign of life, and a while after it.
-async fn beat(
-    engine: &Engine,
-    health: &HealthOf,
-    patience: Duration,
-) -> Result<(), EngineError> {
+async fn beat(engine: &Engine, health: &HealthOf, patience: Duration) -> Result<(), EngineError> {
     let mut answer = pin!(engine.ping());
     match tokio::time::timeout(patience, &mut answer).await {
         Ok(alive) => alive?,
         Err(_) => {
-            tracing::error!(?patience, "the engine makes no progress: this worker does not serve");
+            tracing::error!(
+                ?patience,
+                "the engine makes no progress: this worker does not serve"
+            );
             health.report(ServingStatus::NotServing).await;
             answer.await?;
             tracing::info!("the engine makes progress again");

@@ -61,23 +61,20 @@ impl Api {
         caller: Caller,
     ) -> Result<Answer, Error> {
         let model = self.model()?;
-        let Caller {
-            identity, deadline, ..
-        } = caller;
         let defaults = self.defaults;
         // What cannot even wait is refused before anything is done for it.
         let choices = request::check_choices(request.n, &defaults)?;
         let priority = request::check_priority(request.priority)?;
-        let arrival = self.gate.arrive(&identity, choices)?;
+        let arrival = self.gate.arrive(&caller.identity, choices)?;
         let work = move || ValidRequest::new(request, &model, &defaults);
-        let request = self.checks.run(deadline, work).await?;
-        let pass = arrival.admitted(&request, priority, deadline).await?;
+        let request = self.checks.run(caller.deadline, work).await?;
+        let pass = arrival.admitted(&request, priority, caller.deadline).await?;
         let (output, answer) = mpsc::channel(OUTPUT);
         let admission = Admission {
             request,
+            caller,
             output,
             pass,
-            deadline,
         };
         // It holds as many as may run at once.
         self.admissions

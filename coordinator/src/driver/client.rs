@@ -4,15 +4,16 @@
 //! delta for each choice, so a slow client costs no more memory than its choices have text.
 
 use crate::api::admission::Pass;
+use crate::api::Caller;
 use crate::commit::{Delta, FinishReason, Matched, Origin};
 use crate::request::ValidRequest;
 use crate::scheduler::Summary;
+use crate::telemetry::Told;
 use proto::v1::{self, TokenOrigin, finished, generate_response::Event};
 use service::Error;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{self, OwnedPermit};
-use tokio::time::Instant;
 
 /// Events that wait for a slow client; more tokens are merged into the last. One place is kept for the
 /// error that ends the stream of one that takes none of them.
@@ -26,12 +27,12 @@ pub(crate) type Output = mpsc::Sender<Result<Event, Error>>;
 pub(crate) struct Admission {
     /// What to do.
     pub(crate) request: ValidRequest,
+    /// Who asks, and until when.
+    pub(crate) caller: Caller,
     /// Where the answer goes: a queue of [`OUTPUT`].
     pub(crate) output: Output,
     /// What its choices hold of the capacity; given back as they are done with.
     pub(crate) pass: Pass,
-    /// When its client stops waiting.
-    pub(crate) deadline: Option<Instant>,
 }
 
 /// Why not all was sent.
@@ -103,9 +104,9 @@ impl Client {
     }
 
     /// Adds the end of a choice.
-    pub(super) fn finish(&mut self, choice: u32, summary: Summary) {
+    pub(super) fn finish(&mut self, choice: u32, summary: Summary, told: Told) {
         let waiting = self.waiting.entry(choice).or_default();
-        waiting.finished = Some(finished(choice, summary));
+        waiting.finished = Some(finished(choice, summary, told));
     }
 
     /// Ends the stream with `error`, once all that waits is sent.
@@ -168,7 +169,7 @@ fn origin(origin: Origin) -> i32 {
     origin.into()
 }
 
-fn finished(choice: u32, summary: Summary) -> v1::Finished {
+fn finished(choice: u32, summary: Summary, told: Told) -> v1::Finished {
     let reason = match summary.reason {
         FinishReason::Stop(_) => v1::FinishReason::Stop,
         FinishReason::Length => v1::FinishReason::Length,
@@ -184,7 +185,7 @@ fn finished(choice: u32, summary: Summary) -> v1::Finished {
         usage: Some(v1::Usage {
             prompt_tokens: summary.prompt_tokens as u32,
             completion_tokens: summary.completion_tokens as u32,
-            cached_tokens: 0,
+            cached_tokens: told.cached_tokens,
         }),
         speculation: Some(v1::SpeculationStats {
             rounds: summary.stats.rounds,
@@ -198,6 +199,6 @@ fn finished(choice: u32, summary: Summary) -> v1::Finished {
         }),
         choice,
         matched,
-        timings: None,
+        timings: Some(told.timings),
     }
 }

@@ -11,6 +11,7 @@ use super::client::{Admission, Client, Unsent};
 use crate::commit::Delta;
 use crate::request::Choice;
 use crate::scheduler::{SequenceId, Summary};
+use crate::telemetry::Told;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -87,10 +88,11 @@ impl Clients {
         let Admission {
             request,
             output,
+            caller,
             pass,
-            deadline,
         } = admission;
         let (served, done) = oneshot::channel();
+        let deadline = caller.deadline;
         let watched = output.clone();
         self.watches.push(Box::pin(async move {
             tokio::select! {
@@ -156,9 +158,14 @@ impl Clients {
     }
 
     /// Ends a choice. Returns the sequences that are to be held up.
-    pub(super) fn finish(&mut self, id: SequenceId, summary: Summary) -> Vec<SequenceId> {
+    pub(super) fn finish(
+        &mut self,
+        id: SequenceId,
+        summary: Summary,
+        told: Told,
+    ) -> Vec<SequenceId> {
         tracing::debug!(sequence = id, ?summary, "request finished");
-        let held = self.tell(id, |client, choice| client.finish(choice, summary));
+        let held = self.tell(id, |client, choice| client.finish(choice, summary, told));
         self.owners.remove(&id);
         held.into_iter().filter(|held| *held != id).collect()
     }

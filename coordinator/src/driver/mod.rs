@@ -11,6 +11,7 @@ pub(crate) use client::{Admission, OUTPUT};
 
 use crate::links::{LinkEvent, Session};
 use crate::scheduler::{Action, Event, Patience, Scheduler, SequenceId, SpecOptions, WorkerId};
+use crate::telemetry::Observer;
 use clients::{ClientEvent, Clients};
 use proto::v1::{DraftCommand, TargetCommand};
 use report::Report;
@@ -32,6 +33,7 @@ pub(crate) struct Driver {
     admissions: mpsc::Receiver<Admission>,
     next_id: SequenceId,
     report: Report,
+    observer: Observer,
 }
 
 fn is_for_client(action: &Action) -> bool {
@@ -50,6 +52,7 @@ impl Driver {
         slow_client: Duration,
         events: mpsc::Receiver<LinkEvent>,
         admissions: mpsc::Receiver<Admission>,
+        observer: Observer,
     ) -> Self {
         Self {
             scheduler: Scheduler::new(patience, options),
@@ -60,6 +63,7 @@ impl Driver {
             admissions,
             next_id: 1,
             report: Report::default(),
+            observer,
         }
     }
 
@@ -98,6 +102,7 @@ impl Driver {
 
     /// Logs what speculation did, where that is due.
     fn report(&mut self) {
+        self.observer.show(&self.scheduler);
         let now = Instant::now();
         self.report.see(self.scheduler.committed_tokens(), now);
         if let Some(line) = self.report.line(|| self.scheduler.counters(), now) {
@@ -106,10 +111,21 @@ impl Driver {
     }
 
     fn handle(&mut self, event: Event) {
+        match &event {
+            Event::Target(said) => self.observer.heard_target(said),
+            Event::Draft(worker, said) => self.observer.heard_draft(*worker, said),
+            Event::TargetUp { .. } | Event::TargetDown => self.observer.target_lost(),
+            Event::ClientGone(id) => self.observer.given_up(*id),
+            _ => {}
+        }
         self.scheduler.handle(event, Instant::now().into_std());
     }
 
     fn admit(&mut self, admission: Admission) {
+        let Admission {
+            caller, request, ..
+        } = &admission;
+        self.observer.admitted(self.next_id, caller, request);
         for (id, choice) in self.clients.add(self.next_id, admission) {
             self.next_id = id + 1;
             self.handle(Event::Admit(id, choice));
@@ -194,20 +210,24 @@ impl Driver {
         match action {
             Action::SendTarget(command) => self.send_target(*command),
             Action::ResetTarget => {
+                self.observer.target_lost();
                 if let Some(session) = self.target.take() {
                     session.reset();
                 }
             }
             Action::SendDraft(worker, command) => self.send_draft(worker, command),
             Action::Deliver(id, delta) => {
+                self.observer.delivered(id, &delta);
                 let held = self.clients.deliver(id, delta);
                 self.handle_all(held, Event::ClientFull);
             }
             Action::Finish(id, summary) => {
-                let held = self.clients.finish(id, summary);
+                let told = self.observer.finished(id, &summary);
+                let held = self.clients.finish(id, summary, told);
                 self.handle_all(held, Event::ClientFull);
             }
             Action::Fail(id, error) => {
+                self.observer.failed(id, &error);
                 let others = self.clients.fail(id, error);
                 self.handle_all(others, Event::ClientGone);
             }
@@ -215,7 +235,8 @@ impl Driver {
     }
 
     /// A target that lets commands pile up is lost: its link will say so, the scheduler hears it now.
-    fn send_target(&mut self, command: TargetCommand) {
+    fn send_target(&mut self, mut command: TargetCommand) {
+        self.observer.sending_target(&mut command);
         if let Some(session) = self.target.take_if(|session| !session.send(command)) {
             tracing::warn!("target takes no commands");
             session.reset();
@@ -223,7 +244,8 @@ impl Driver {
         }
     }
 
-    fn send_draft(&mut self, worker: WorkerId, command: DraftCommand) {
+    fn send_draft(&mut self, worker: WorkerId, mut command: DraftCommand) {
+        self.observer.sending_draft(&mut command);
         if let Some(session) = self.drafts[worker].take_if(|session| !session.send(command)) {
             tracing::warn!(worker, "draft worker takes no commands");
             session.reset();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api::admission::Gate;
+use crate::api::Caller;
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::{DraftLimits, TargetLimits};
 use crate::testing::{self, byte_token};
@@ -41,7 +42,7 @@ async fn with_deadline(deadline: Option<Instant>, test: impl AsyncFnOnce(Ends)) 
     };
     let slow = Duration::from_secs(60);
     let options = SpecOptions::default();
-    let driver = Driver::new(patience, options, slow, from_links, admitted);
+    let driver = Driver::new(patience, options, slow, from_links, admitted, Observer::default());
     let (commands, received) = mpsc::channel(64);
     let up = LinkEvent::TargetUp {
         session: Session::new(commands, CancellationToken::new()),
@@ -56,9 +57,12 @@ async fn with_deadline(deadline: Option<Instant>, test: impl AsyncFnOnce(Ends)) 
     let (output, responses) = mpsc::channel(64);
     let admission = Admission {
         request: request(),
+        caller: Caller {
+            deadline,
+            ..Caller::default()
+        },
         output,
         pass: gate.pass(N),
-        deadline,
     };
     admissions.send(admission).await.unwrap();
     let ends = Ends {

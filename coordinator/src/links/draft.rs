@@ -1,11 +1,12 @@
 //! The connection to one draft worker.
 
 use super::{
-    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, ServedModel, Session, TOKENIZER_DEADLINE, call,
-    collect, relay, tokenizers::first_difference,
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, ServedModel, Session, TOKENIZER_DEADLINE,
+    call, check_serving, collect, relay, tokenizers::first_difference,
 };
 use crate::model::{self, Model};
 use crate::scheduler::{DraftLimits, WorkerId};
+use crate::telemetry::PeerState;
 use proto::v1::{
     DescribeRequest, DraftCommand, DraftEvent, GetTokenizerRequest, ModelDescription,
     draft_client::DraftClient,
@@ -19,6 +20,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Channel;
 
+/// What a draft worker serves.
+const SERVICE: &str = "specdec.v1.Draft";
+
 /// A worker whose tokenizer is not the target's is asked again after this.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
@@ -27,7 +31,9 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct DraftLink {
     worker: WorkerId,
     url: String,
+    channel: Channel,
     client: DraftClient<Channel>,
+    pulse: Pulse,
     served: ServedModel,
     events: mpsc::Sender<LinkEvent>,
 }
@@ -49,14 +55,19 @@ impl DraftLink {
         url: String,
         served: ServedModel,
         events: mpsc::Sender<LinkEvent>,
+        pulse: Pulse,
     ) -> Result<Self, Error> {
-        let client = DraftClient::new(service::client::channel(&url)?)
+        let channel = service::client::channel(&url)?;
+        pulse.known(Some(worker), &url);
+        let client = DraftClient::new(channel.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         Ok(Self {
             worker,
             url,
+            channel,
             client,
+            pulse,
             served,
             events,
         })
@@ -64,6 +75,11 @@ impl DraftLink {
 
     /// Connects, again and again. Ends with the driver, or when it is to `retire`.
     pub(crate) async fn run(mut self, retire: CancellationToken) {
+        self.keep_connected(&retire).await;
+        self.pulse.gone(self.worker);
+    }
+
+    async fn keep_connected(&mut self, retire: &CancellationToken) {
         let mut backoff = Backoff::default();
         while let Some(Some(target)) = retire.run_until_cancelled(self.target()).await {
             let connection = match retire.run_until_cancelled(self.connect(&target)).await {
@@ -73,7 +89,7 @@ impl DraftLink {
             let lost = match connection {
                 Ok(connection) => {
                     backoff.reset();
-                    self.serve(connection, &target, &retire).await
+                    self.serve(connection, &target, retire).await
                 }
                 Err(error) => Some(error),
             };
@@ -98,6 +114,7 @@ impl DraftLink {
     async fn connect(&mut self, target: &Model) -> Result<Connection, Error> {
         let description = call(CALL_DEADLINE, self.client.describe(DescribeRequest {})).await?;
         let description = description.into_inner();
+        check_serving(&self.channel, SERVICE).await?;
         self.check_tokenizer(target, &description).await?;
         let (commands, outgoing) = mpsc::channel(COMMANDS);
         let proposing = self.client.propose(ReceiverStream::new(outgoing));
@@ -135,11 +152,13 @@ impl DraftLink {
             device,
             "draft worker usable"
         );
+        self.pulse.up(Some(worker), &self.url, model_id);
         let wrap = |event| LinkEvent::Draft(worker, event);
         let lost = tokio::select! {
             error = relay(incoming, &reset, &self.events, wrap) => Some(error),
             error = replaced(&mut self.served, target) => Some(error),
             () = retire.cancelled() => None,
+            never = self.pulse.watch(Some(worker), &self.channel, SERVICE) => match never {},
         };
         let down = match &lost {
             Some(_) => LinkEvent::DraftDown(worker),
@@ -174,7 +193,14 @@ impl DraftLink {
 
     async fn pause(&mut self, target: &Model, error: &Error, backoff: &mut Backoff) {
         let (worker, url) = (self.worker, &self.url);
-        if error.class == Class::Mismatch {
+        let refused = error.class == Class::Mismatch;
+        let state = if refused {
+            PeerState::Refused
+        } else {
+            PeerState::Disconnected
+        };
+        self.pulse.down(Some(worker), state);
+        if refused {
             tracing::error!(worker, url, "draft worker refused: {error}");
             let _ = tokio::time::timeout(REFUSED_PAUSE, replaced(&mut self.served, target)).await;
             return;

@@ -4,6 +4,7 @@
 mod address;
 mod discovery;
 mod draft;
+mod pulse;
 mod roster;
 mod target;
 mod tokenizers;
@@ -11,6 +12,7 @@ mod tokenizers;
 pub(crate) use address::{DraftPlace, check_url};
 pub(crate) use discovery::{Discovery, SystemResolver};
 pub(crate) use draft::DraftLink;
+pub(crate) use pulse::Pulse;
 pub(crate) use target::TargetLink;
 
 use crate::model::Model;
@@ -20,6 +22,7 @@ use service::{CancellationToken, Class, Error};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 /// The served model, while the target is connected.
@@ -99,6 +102,15 @@ async fn call<T>(
             Class::Deadline,
             "the worker did not answer in time",
         )),
+    }
+}
+
+/// Refuses a worker that says of `service` that it does not serve: its engine hangs.
+async fn check_serving(channel: &Channel, service: &str) -> Result<(), Error> {
+    if service::client::is_serving(channel.clone(), service, CALL_DEADLINE).await {
+        Ok(())
+    } else {
+        Err(Error::new(Class::Unavailable, "the worker does not serve"))
     }
 }
 

@@ -1,10 +1,12 @@
 //! The connection to the target worker.
 
 use super::{
-    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Session, TOKENIZER_DEADLINE, call, collect, relay,
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, Session, TOKENIZER_DEADLINE, call,
+    check_serving, collect, relay,
 };
 use crate::model::Model;
 use crate::scheduler::TargetLimits;
+use crate::telemetry::PeerState;
 use proto::v1::{
     DescribeRequest, GetTokenizerRequest, ModelDescription, target_client::TargetClient,
 };
@@ -15,11 +17,16 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 
+/// What a target serves.
+const SERVICE: &str = "specdec.v1.Target";
+
 /// Keeps the target connected and publishes the model that it serves.
 #[derive(Debug)]
 pub(crate) struct TargetLink {
     url: String,
+    channel: Channel,
     client: TargetClient<Channel>,
+    pulse: Pulse,
     model_name: Option<String>,
     served: watch::Sender<Option<Arc<Model>>>,
     events: mpsc::Sender<LinkEvent>,
@@ -38,13 +45,18 @@ impl TargetLink {
         model_name: Option<String>,
         served: watch::Sender<Option<Arc<Model>>>,
         events: mpsc::Sender<LinkEvent>,
+        pulse: Pulse,
     ) -> Result<Self, Error> {
-        let client = TargetClient::new(service::client::channel(&url)?)
+        let channel = service::client::channel(&url)?;
+        pulse.known(None, &url);
+        let client = TargetClient::new(channel.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         Ok(Self {
             url,
+            channel,
             client,
+            pulse,
             model_name,
             served,
             events,
@@ -63,6 +75,7 @@ impl TargetLink {
                 // Where the driver is gone, the loop ends.
                 let _ = self.events.send(LinkEvent::TargetDown).await;
             }
+            self.pulse.down(None, PeerState::Disconnected);
             if backoff.is_first() {
                 tracing::warn!(url = self.url, %error, "target not connected");
             } else {
@@ -76,6 +89,7 @@ impl TargetLink {
     async fn connected(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let description = call(CALL_DEADLINE, self.client.describe(DescribeRequest {})).await?;
         let description = description.into_inner();
+        check_serving(&self.channel, SERVICE).await?;
         let (model, replaced) = self.model(&description).await?;
         let (commands, outgoing) = mpsc::channel(COMMANDS);
         let verifying = self.client.verify(ReceiverStream::new(outgoing));
@@ -101,9 +115,14 @@ impl TargetLink {
             "target connected"
         );
         self.last = Some((description, Arc::clone(&model)));
+        let name = model.name.clone();
         self.served.send_replace(Some(model));
+        self.pulse.up(None, &self.url, &name);
         backoff.reset();
-        Err(relay(incoming, &reset, &self.events, LinkEvent::Target).await)
+        tokio::select! {
+            error = relay(incoming, &reset, &self.events, LinkEvent::Target) => Err(error),
+            never = self.pulse.watch(None, &self.channel, SERVICE) => match never {},
+        }
     }
 
     /// The model of `description`, and whether it is another than before.

@@ -135,6 +135,11 @@ impl ValidRequest {
         self.generation.max_tokens
     }
 
+    /// What all its choices share.
+    pub(crate) fn generation(&self) -> &Generation {
+        &self.generation
+    }
+
     /// Its choices, in order.
     pub(crate) fn choices(&self) -> impl Iterator<Item = Choice> {
         (0..self.n).map(|choice| Choice {

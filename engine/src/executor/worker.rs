@@ -121,7 +121,10 @@ impl Executor {
             Message::Fork(fork) => return self.fork(&fork),
             Message::Wake => return,
             // Who asked may have gone.
-            Message::Ping(seen) => return drop(seen.send(())),
+            Message::Ping(seen) => {
+                let _ = seen.send(());
+                return;
+            }
         };
         // Its sequence may be gone as well, and must get no new lease then.
         if command.reply.is_closed() {

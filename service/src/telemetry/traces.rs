@@ -6,12 +6,12 @@
 
 use super::LogOptions;
 use anyhow::Context as _;
+use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::{
     Span as _, SpanBuilder, SpanContext, SpanKind, TraceContextExt as _, Tracer as _,
     TracerProvider as _,
 };
 use opentelemetry::{Context, KeyValue, Value};
-use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::api::admission::Gate;
+use crate::api::Caller;
 use crate::commit::{FinishReason, Matched, Origin};
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::Stats;
@@ -46,9 +47,9 @@ fn admitted(clients: &mut Clients, id: SequenceId, n: u32, places: usize) -> (In
     let (output, input) = mpsc::channel(places + 1);
     let admission = Admission {
         request: request(n),
+        caller: Caller::default(),
         output,
         pass: gate.pass(n),
-        deadline: None,
     };
     let choices = clients.add(id, admission);
     let ids: Vec<_> = choices.iter().map(|(id, _)| *id).collect();
@@ -113,7 +114,10 @@ async fn a_slow_client_gets_everything_merged_and_in_order() {
     assert_eq!(clients.deliver(1, delta("a")), NONE);
     assert_eq!(clients.deliver(1, delta("b")), [1], "no place is left");
     assert_eq!(clients.deliver(1, delta("c")), [1]);
-    assert_eq!(clients.finish(1, summary(FinishReason::Length)), NONE);
+    assert_eq!(
+        clients.finish(1, summary(FinishReason::Length), Told::default()),
+        NONE
+    );
 
     assert_eq!(text(&mut input).await, (0, "a".to_owned()));
     assert_eq!(clients.next().await, Some(ClientEvent::Room(1)));
@@ -149,7 +153,7 @@ async fn choices_share_a_stream_that_ends_with_the_last() {
     .enumerate()
     {
         assert_eq!(running.free() as usize, ended, "each has its place");
-        clients.finish(id, summary(reason));
+        clients.finish(id, summary(reason), Told::default());
         let finished = end(&mut input).await;
         assert_eq!(u64::from(finished.choice), id - 5);
         let matched = v1::finished::Matched::StopString("\n".to_owned());
@@ -169,7 +173,10 @@ async fn a_slow_client_holds_all_its_choices_up_and_no_others() {
     assert_eq!(clients.deliver(3, delta("b")), [1, 2, 3]);
     assert_eq!(clients.deliver(4, delta("x")), NONE);
     assert_eq!(clients.deliver(2, delta("c")), [1, 2, 3]);
-    assert_eq!(clients.finish(2, summary(FinishReason::Length)), [1, 3]);
+    assert_eq!(
+        clients.finish(2, summary(FinishReason::Length), Told::default()),
+        [1, 3]
+    );
     let mut texts = vec![text(&mut input).await];
     let mut ready = Vec::new();
     while ready.is_empty() {
@@ -225,12 +232,15 @@ async fn a_choice_that_fails_fails_the_request_and_frees_the_others() {
     for places in [1, 16] {
         let mut clients = Clients::new(SLOW);
         let (mut input, running) = admitted(&mut clients, 1, 3, places);
-        clients.finish(1, summary(FinishReason::Length));
+        clients.finish(1, summary(FinishReason::Length), Told::default());
         let error = Error::new(Class::Internal, "the target failed");
         assert_eq!(clients.fail(2, error), [3]);
         // What the others said before they heard of it.
         assert_eq!(clients.deliver(3, delta("c")), NONE);
-        assert_eq!(clients.finish(3, summary(FinishReason::Length)), NONE);
+        assert_eq!(
+            clients.finish(3, summary(FinishReason::Length), Told::default()),
+            NONE
+        );
         assert_eq!(end(&mut input).await.choice, 0);
         if places == 1 {
             assert_eq!(clients.next().await, Some(ClientEvent::Room(1)));
