@@ -22,6 +22,7 @@ mod stop;
 mod template;
 #[cfg(test)]
 mod testing;
+mod tools;
 
 pub use config::{Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch};
 
@@ -62,7 +63,7 @@ pub async fn run(
     // The workers.
     let target = TargetLink::new(
         config.target.clone(),
-        config.model_name.clone(),
+        config.model_options(),
         publish,
         events.clone(),
     )?;

@@ -75,7 +75,7 @@ impl Clients {
         let end = first + SequenceId::from(request.n());
         self.owners.extend((first..end).map(|id| (id, first)));
         let entry = Entry {
-            client: Client::new(output, permits, request.n()),
+            client: Client::new(output, permits, &request),
             end,
             full: false,
             _served: served,

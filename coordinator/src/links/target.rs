@@ -3,7 +3,7 @@
 use super::{
     Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Session, TOKENIZER_DEADLINE, call, collect, relay,
 };
-use crate::model::Model;
+use crate::model::{Model, ModelOptions};
 use crate::scheduler::TargetLimits;
 use proto::v1::{
     DescribeRequest, GetTokenizerRequest, ModelDescription, target_client::TargetClient,
@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 pub(crate) struct TargetLink {
     url: String,
     client: TargetClient<Channel>,
-    model_name: Option<String>,
+    options: ModelOptions,
     served: watch::Sender<Option<Arc<Model>>>,
     events: mpsc::Sender<LinkEvent>,
     /// What was served last.
@@ -28,14 +28,14 @@ pub(crate) struct TargetLink {
 }
 
 impl TargetLink {
-    /// A link to `url`, not connected yet. `served` holds the model while it is; `model_name`
-    /// replaces its own name in requests.
+    /// A link to `url`, not connected yet. `served` holds the model while it is; `options` are
+    /// the operator's.
     ///
     /// # Errors
     /// [`Class::Invalid`] where `url` is not a valid address.
     pub(crate) fn new(
         url: String,
-        model_name: Option<String>,
+        options: ModelOptions,
         served: watch::Sender<Option<Arc<Model>>>,
         events: mpsc::Sender<LinkEvent>,
     ) -> Result<Self, Error> {
@@ -45,7 +45,7 @@ impl TargetLink {
         Ok(Self {
             url,
             client,
-            model_name,
+            options,
             served,
             events,
             last: None,
@@ -117,11 +117,10 @@ impl TargetLink {
             collect(chunks.into_inner()).await
         })
         .await?;
-        let (name, description) = (self.model_name.clone(), description.clone());
-        let model =
-            tokio::task::spawn_blocking(move || Model::new(name.as_deref(), &description, &json))
-                .await
-                .map_err(|error| Error::new(Class::Internal, error.to_string()))??;
+        let (options, description) = (self.options.clone(), description.clone());
+        let model = tokio::task::spawn_blocking(move || Model::new(&options, &description, &json))
+            .await
+            .map_err(|error| Error::new(Class::Internal, error.to_string()))??;
         if let Err(reason) = &model.template {
             tracing::warn!(reason, "conversations are refused");
         }
