@@ -99,10 +99,12 @@ impl Delta {
 impl Committed {
     /// A sequence that starts as the prompt of `generation` and goes on by its rules.
     pub(crate) fn new(generation: Arc<Generation>) -> Self {
+        let shown = generation.calls.as_ref();
+        let shown = shown.map_or_else(Default::default, |calls| Arc::clone(&calls.shown));
         Self {
             tokens: generation.prompt.clone(),
             generation,
-            detokenizer: Detokenizer::default(),
+            detokenizer: Detokenizer::showing(shown),
             matcher: StopMatcher::default(),
             finish: None,
         }

@@ -7,6 +7,7 @@ pub use admission::AdmissionOptions;
 pub use speculation::{SpecAhead, SpecRule, SpeculationOptions, Switch};
 
 use crate::links::{DraftPlace, check_url};
+use crate::model::ModelOptions;
 use clap::{Parser, ValueEnum};
 use service::config::ConfigError;
 use service::telemetry::LogOptions;
@@ -54,6 +55,12 @@ pub struct Config {
     /// The model's name in requests. The default is the target's own name for it
     #[arg(long, env = "SPECDEC_MODEL_NAME", value_name = "NAME")]
     pub model_name: Option<String>,
+
+    /// Takes special tokens that messages spell, such as <|im_end|>, for control and not for text:
+    /// whoever writes into a conversation can then end messages and begin others. Raw completions
+    /// always take them for control
+    #[arg(long, env = "SPECDEC_ALLOW_SPECIAL_TOKENS")]
+    pub allow_special_tokens: bool,
 
     /// Which log-probabilities are reported where a request does not say: those of the model's own
     /// logits, or those of the law that tokens are drawn from after temperature, penalties and masks
@@ -146,6 +153,14 @@ impl Config {
             places.push(place);
         }
         Ok(places)
+    }
+
+    /// What is said about the target's model.
+    pub(crate) fn model_options(&self) -> ModelOptions {
+        ModelOptions {
+            name: self.model_name.clone(),
+            allow_special_tokens: self.allow_special_tokens,
+        }
     }
 
     /// How long a round waits for a proposal.

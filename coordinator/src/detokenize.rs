@@ -4,6 +4,7 @@
 //! tail, and no more, is held back until it is complete. Knows nothing of requests.
 
 use speculation::TokenId;
+use std::sync::Arc;
 use tokenizers::Tokenizer;
 
 /// An incomplete character shows as at most this many replacement characters: one for each byte
@@ -20,13 +21,23 @@ pub(crate) struct Detokenizer {
     window: Vec<TokenId>,
     /// How many bytes of the window's text were given out.
     emitted: usize,
+    /// Special tokens that have a text all the same.
+    shown: Arc<[TokenId]>,
 }
 
 impl Detokenizer {
+    /// Of special tokens, these have a text, and no others.
+    pub(crate) fn showing(shown: Arc<[TokenId]>) -> Self {
+        Self {
+            shown,
+            ..Self::default()
+        }
+    }
+
     /// Adds `tokens` and returns the text that became certain.
     pub(crate) fn push(&mut self, tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
         self.window.extend_from_slice(tokens);
-        let text = decode(tokenizer, &self.window);
+        let text = self.decode(tokenizer, &self.window);
         let certain = text.len() - tail_bytes(&text);
         let piece = self.take(&text[..certain]);
         self.shrink(tokenizer, &text);
@@ -35,7 +46,7 @@ impl Detokenizer {
 
     /// Ends the sequence and returns what was held back; what is no character becomes U+FFFD.
     pub(crate) fn finish(mut self, tokenizer: &Tokenizer) -> String {
-        let text = decode(tokenizer, &self.window);
+        let text = self.decode(tokenizer, &self.window);
         self.take(&text)
     }
 
@@ -53,15 +64,31 @@ impl Detokenizer {
         }
         for at in (WINDOW / 2..self.window.len()).rev() {
             let (front, back) = self.window.split_at(at);
-            let front = decode(tokenizer, front);
+            let front = self.decode(tokenizer, front);
             let separable = front.len() <= self.emitted
-                && text.strip_prefix(front.as_str()) == Some(decode(tokenizer, back).as_str());
+                && text.strip_prefix(front.as_str()) == Some(self.decode(tokenizer, back).as_str());
             if separable {
                 self.window.drain(..at);
                 self.emitted -= front.len();
                 return;
             }
         }
+    }
+
+    fn decode(&self, tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
+        if !tokens.iter().any(|token| self.shown.contains(token)) {
+            return decode(tokenizer, tokens, true);
+        }
+        let added = tokenizer.get_added_vocabulary();
+        let is_special = |token: TokenId| {
+            let text = tokenizer.id_to_token(token);
+            text.is_some_and(|text| added.is_special_token(&text))
+        };
+        let tokens = tokens.iter().copied();
+        let with_text: Vec<_> = tokens
+            .filter(|token| self.shown.contains(token) || !is_special(*token))
+            .collect();
+        decode(tokenizer, &with_text, false)
     }
 }
 
@@ -76,8 +103,8 @@ fn tail_bytes(text: &str) -> usize {
 }
 
 /// Decoding fails only for decoders that are wrongly configured; the ids are delivered all the same.
-fn decode(tokenizer: &Tokenizer, tokens: &[TokenId]) -> String {
-    tokenizer.decode(tokens, true).unwrap_or_default()
+fn decode(tokenizer: &Tokenizer, tokens: &[TokenId], skip_special: bool) -> String {
+    tokenizer.decode(tokens, skip_special).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -111,7 +138,7 @@ mod tests {
             ids.extend(bytes(&noise));
             ids.extend(bytes(text.as_bytes()));
             let (pieces, rest) = pieces(&tokenizer, &ids, run);
-            prop_assert_eq!(pieces.concat() + &rest, decode(&tokenizer, &ids));
+            prop_assert_eq!(pieces.concat() + &rest, decode(&tokenizer, &ids, true));
         }
 
         #[test]
@@ -153,10 +180,22 @@ mod tests {
     }
 
     #[test]
+    fn a_special_token_that_is_shown_has_its_text() {
+        let tokenizer = byte_level_tokenizer();
+        let end = tokenizer.token_to_id("<|end|>").unwrap();
+        let mut detokenizer = Detokenizer::showing(Arc::new([end]));
+        let mut text = String::new();
+        for id in [byte_token(b'a'), end, byte_token(b'b')] {
+            text += &detokenizer.push(&tokenizer, &[id]);
+        }
+        assert_eq!(text + &detokenizer.finish(&tokenizer), "a<|end|>b");
+    }
+
+    #[test]
     fn a_decoder_that_strips_the_first_space_strips_no_other() {
         let tokenizer = sentencepiece_tokenizer();
         let ids: Vec<TokenId> = (0..40).map(|index| [3, 4][index % 2]).collect();
         let (pieces, rest) = pieces(&tokenizer, &ids, 1);
-        assert_eq!(pieces.concat() + &rest, decode(&tokenizer, &ids));
+        assert_eq!(pieces.concat() + &rest, decode(&tokenizer, &ids, true));
     }
 }

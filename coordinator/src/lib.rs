@@ -23,6 +23,7 @@ mod telemetry;
 mod template;
 #[cfg(test)]
 mod testing;
+mod tools;
 
 pub use config::{
     AdmissionOptions, Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch,
@@ -72,7 +73,7 @@ pub async fn run(
     // The workers.
     let target = TargetLink::new(
         config.target.clone(),
-        config.model_name.clone(),
+        config.model_options(),
         publish,
         events.clone(),
         pulse.clone(),

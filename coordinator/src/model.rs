@@ -1,6 +1,7 @@
 //! The model that is served, as far as a coordinator knows it: names, sizes, text to ids and back.
 //! All of it comes from the target worker.
 
+use crate::prompt::SpecialTokens;
 use crate::template::ChatTemplate;
 use proto::v1::ModelDescription;
 use service::{Class, Error};
@@ -27,16 +28,27 @@ pub(crate) struct Model {
     pub(crate) tokenizer: Tokenizer,
     /// How a conversation is written down, or why that cannot be done.
     pub(crate) template: Result<ChatTemplate, String>,
+    /// Special tokens, where messages that spell them mean their text.
+    pub(crate) special: Option<SpecialTokens>,
+}
+
+/// What the operator says about a model.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ModelOptions {
+    /// Its name in requests; its own where there is none.
+    pub(crate) name: Option<String>,
+    /// Special tokens that messages spell are control, not text.
+    pub(crate) allow_special_tokens: bool,
 }
 
 impl Model {
     /// The model of `description`, with the tokenizer that came with it as a `tokenizer.json`
-    /// document, under `name` or else under its own.
+    /// document.
     ///
     /// # Errors
     /// [`Class::Mismatch`] where the tokenizer cannot be read.
     pub(crate) fn new(
-        name: Option<&str>,
+        options: &ModelOptions,
         description: &ModelDescription,
         tokenizer: &[u8],
     ) -> Result<Self, Error> {
@@ -52,12 +64,17 @@ impl Model {
             text_of(description.eos_token_ids.first().copied()),
         );
         Ok(Self {
-            name: name.unwrap_or(&description.model_id).to_owned(),
+            name: options
+                .name
+                .as_ref()
+                .unwrap_or(&description.model_id)
+                .clone(),
             context_length: description.context_length as usize,
             tokenizer_size: description.tokenizer_size,
             tokenizer_fingerprint: description.tokenizer_fingerprint.clone(),
             end_tokens: description.eos_token_ids.as_slice().into(),
             bos_token: description.bos_token_id,
+            special: (!options.allow_special_tokens).then(|| SpecialTokens::new(&tokenizer)),
             tokenizer,
             template,
         })

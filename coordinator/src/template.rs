@@ -3,20 +3,12 @@
 mod date;
 mod json;
 
+use crate::tools::Syntax;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value, context};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use std::time::SystemTime;
 
 const NAME: &str = "chat";
-
-/// One message, as templates see it.
-#[derive(Debug)]
-pub(crate) struct Message {
-    /// Who speaks.
-    pub(crate) role: String,
-    /// What is said.
-    pub(crate) content: String,
-}
 
 /// A model's chat template, ready to render.
 #[derive(Debug)]
@@ -24,6 +16,8 @@ pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
     bos_token: String,
     eos_token: String,
+    takes_tools: bool,
+    syntax: Option<Syntax>,
 }
 
 impl ChatTemplate {
@@ -55,25 +49,35 @@ impl ChatTemplate {
             environment,
             bos_token,
             eos_token,
+            takes_tools: source.contains("tools"),
+            syntax: Syntax::of_template(source),
         })
     }
 
-    /// The prompt that asks for the assistant's next message.
+    /// True where it tells the model of functions that it may call.
+    pub(crate) fn takes_tools(&self) -> bool {
+        self.takes_tools
+    }
+
+    /// How it teaches the model to write calls, where that is known.
+    pub(crate) fn syntax(&self) -> Option<Syntax> {
+        self.syntax
+    }
+
+    /// The prompt of a conversation, which `variables` hold by the names that templates know.
     ///
     /// # Errors
     /// Why the template refuses the conversation, for people.
-    pub(crate) fn render(&self, messages: &[Message]) -> Result<String, String> {
-        let messages: Vec<Value> = messages
-            .iter()
-            .map(|message| context! { role => &message.role, content => &message.content })
-            .collect();
-        let variables = context! {
-            messages,
-            add_generation_prompt => true,
-            bos_token => &self.bos_token,
-            eos_token => &self.eos_token,
-            tools => (),
-        };
+    pub(crate) fn render(
+        &self,
+        variables: impl IntoIterator<Item = (String, Value)>,
+    ) -> Result<String, String> {
+        let special = [
+            ("bos_token", &self.bos_token),
+            ("eos_token", &self.eos_token),
+        ];
+        let special = special.map(|(name, token)| (name.to_owned(), Value::from(&**token)));
+        let variables = Value::from_iter(variables.into_iter().chain(special));
         self.environment
             .get_template(NAME)
             .and_then(|template| template.render(variables))
@@ -94,30 +98,11 @@ fn strftime_now(format: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde::Deserialize;
 
-    #[derive(Deserialize)]
-    struct Chat {
-        messages: Vec<Turn>,
-        prompt: String,
-    }
-
-    #[derive(Deserialize)]
-    struct Turn {
-        role: String,
-        content: String,
-    }
-
-    fn messages(turns: Vec<Turn>) -> Vec<Message> {
-        let message = |Turn { role, content }| Message { role, content };
-        turns.into_iter().map(message).collect()
-    }
-
-    fn user(content: &str) -> Vec<Message> {
-        vec![Message {
-            role: "user".into(),
-            content: content.into(),
-        }]
+    fn user(content: &str) -> [(String, Value); 1] {
+        let message = [("role", "user"), ("content", content)];
+        let messages = vec![Value::from_iter(message)];
+        [("messages".to_owned(), messages.into())]
     }
 
     fn template(source: &str) -> ChatTemplate {
@@ -125,31 +110,9 @@ mod tests {
     }
 
     #[test]
-    fn real_templates_render_as_elsewhere() {
-        let models = [
-            (
-                include_str!("../tests/data/qwen2.5-coder.jinja"),
-                include_str!("../tests/data/qwen2.5-coder.chats.json"),
-            ),
-            (
-                include_str!("../tests/data/smollm2.jinja"),
-                include_str!("../tests/data/smollm2.chats.json"),
-            ),
-        ];
-        for (source, chats) in models {
-            let chats: Vec<Chat> = serde_json::from_str(chats).unwrap();
-            assert!(!chats.is_empty());
-            for chat in chats {
-                let rendered = template(source).render(&messages(chat.messages));
-                assert_eq!(rendered.unwrap(), chat.prompt);
-            }
-        }
-    }
-
-    #[test]
     fn blocks_leave_no_blank_lines() {
         let source = "{% for m in messages %}\n    {% if true %}\n{{ m.content }}\n    {% endif %}\n{% endfor %}\n";
-        assert_eq!(template(source).render(&user("Hi")).unwrap(), "Hi\n");
+        assert_eq!(template(source).render(user("Hi")).unwrap(), "Hi\n");
     }
 
     #[test]
@@ -157,7 +120,7 @@ mod tests {
         let source =
             "{{ bos_token }}{{ messages[0]['content'].strip().split(' ')[0] }}{{ eos_token }}";
         assert_eq!(
-            template(source).render(&user("  Hi you ")).unwrap(),
+            template(source).render(user("  Hi you ")).unwrap(),
             "<s>Hi</s>"
         );
     }
@@ -167,12 +130,12 @@ mod tests {
         let content = "<b>&{{ bos_token }}'\"";
         assert_eq!(
             template("{{ messages[0].content }}")
-                .render(&user(content))
+                .render(user(content))
                 .unwrap(),
             content
         );
         let json = template("{{ messages[0] | tojson }}")
-            .render(&user("<&'é\\u003c"))
+            .render(user("<&'é\\u003c"))
             .unwrap();
         assert_eq!(json, r#"{"role": "user", "content": "<&'é\\u003c"}"#);
     }
@@ -180,7 +143,7 @@ mod tests {
     #[test]
     fn a_template_can_refuse_a_conversation_with_its_own_words() {
         let source = "{{ raise_exception('roles must alternate') }}";
-        let refusal = template(source).render(&user("Hi")).unwrap_err();
+        let refusal = template(source).render(user("Hi")).unwrap_err();
         assert!(refusal.contains("roles must alternate"), "{refusal}");
     }
 

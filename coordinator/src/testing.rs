@@ -1,6 +1,6 @@
 //! A small model for unit tests: every byte is a token.
 
-use crate::model::Model;
+use crate::model::{Model, ModelOptions};
 use crate::request::{Generation, Sources, StopRules};
 use proto::v1::{Decoding, ModelDescription, SamplingParams, VerificationRule};
 use serde_json::{Map, Value, json};
@@ -18,15 +18,21 @@ const TEMPLATE: &str = "{% for message in messages %}\
     {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}";
 
 pub(crate) fn model() -> Model {
+    model_with(TEMPLATE, &[])
+}
+
+/// [`model`] with another chat template and more special tokens, from id 257 on.
+pub(crate) fn model_with(template: &str, special: &[&str]) -> Model {
     let description = ModelDescription {
         model_id: MODEL.to_owned(),
         context_length: CONTEXT as u32,
-        tokenizer_size: END_TOKEN + 1,
+        tokenizer_size: END_TOKEN + 1 + special.len() as u32,
         eos_token_ids: vec![END_TOKEN],
-        chat_template: TEMPLATE.to_owned(),
+        chat_template: template.to_owned(),
         ..ModelDescription::default()
     };
-    Model::new(None, &description, byte_level_json().as_bytes()).expect("a valid model")
+    let json = byte_level_json(special);
+    Model::new(&ModelOptions::default(), &description, json.as_bytes()).expect("a valid model")
 }
 
 /// [`model`], made once.
@@ -48,7 +54,9 @@ pub(crate) fn model_of(pieces: &[&[u8]]) -> Arc<Model> {
         tokenizer_size: pieces.len() as u32,
         ..ModelDescription::default()
     };
-    Arc::new(Model::new(None, &description, json.as_bytes()).expect("a valid model"))
+    Arc::new(
+        Model::new(&ModelOptions::default(), &description, json.as_bytes()).expect("a valid model"),
+    )
 }
 
 /// `model` whose tokenizer joins these pairs.
@@ -61,7 +69,12 @@ pub(crate) fn with_merges(model: &Model, merges: &[(&str, &str)]) -> Model {
         tokenizer_size: model.tokenizer_size,
         ..ModelDescription::default()
     };
-    Model::new(None, &description, json.to_string().as_bytes()).expect("a valid model")
+    Model::new(
+        &ModelOptions::default(),
+        &description,
+        json.to_string().as_bytes(),
+    )
+    .expect("a valid model")
 }
 
 /// Plain generation from `prompt`, up to the end of text.
@@ -87,6 +100,7 @@ pub(crate) fn generation(prompt: Vec<TokenId>, max_tokens: usize) -> Generation 
         min_draft_tokens: 0,
         min_confidence: None,
         sources: Sources::ALL,
+        calls: None,
     }
 }
 
@@ -97,17 +111,20 @@ pub(crate) fn byte_token(byte: u8) -> TokenId {
 
 /// One token per byte, written as byte-level BPE writes bytes, and one special token.
 pub(crate) fn byte_level_tokenizer() -> Tokenizer {
-    Tokenizer::from_bytes(byte_level_json()).expect("a valid tokenizer")
+    Tokenizer::from_bytes(byte_level_json(&[])).expect("a valid tokenizer")
 }
 
-fn byte_level_json() -> String {
+fn byte_level_json(special: &[&str]) -> String {
     let vocabulary = BYTES
         .iter()
         .zip(0..)
         .map(|(text, id)| (text.to_string(), json!(id)));
-    let end = json!([{"id": END_TOKEN, "content": "<|end|>", "special": true, "single_word": false,
-        "lstrip": false, "rstrip": false, "normalized": false}]);
-    tokenizer_json(vocabulary.collect(), &end)
+    let special = ["<|end|>"].iter().chain(special).zip(END_TOKEN..);
+    let special = special.map(|(content, id)| {
+        json!({"id": id, "content": content, "special": true, "single_word": false,
+            "lstrip": false, "rstrip": false, "normalized": false})
+    });
+    tokenizer_json(vocabulary.collect(), &special.collect())
 }
 
 /// The character that byte-level BPE writes for each byte: itself where it is visible, else the

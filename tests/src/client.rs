@@ -31,6 +31,8 @@ pub struct Answer {
     pub origins: Vec<i32>,
     /// Their log-probabilities, where asked for.
     pub logprobs: Vec<v1::TokenLogprobs>,
+    /// The functions that it calls.
+    pub tool_calls: Vec<v1::ToolCall>,
     /// Why it ended.
     pub reason: v1::FinishReason,
     /// The stop token or stop string that ended it.
@@ -340,6 +342,7 @@ struct Choice {
     ids: Vec<u32>,
     origins: Vec<i32>,
     logprobs: Vec<v1::TokenLogprobs>,
+    tool_calls: Vec<v1::ToolCall>,
     finished: Option<Finished>,
 }
 
@@ -352,6 +355,7 @@ impl Choice {
                 self.ids.extend(delta.token_ids);
                 self.origins.extend(delta.origins);
                 self.logprobs.extend(delta.logprobs);
+                self.tool_calls.extend(delta.tool_calls);
             }
             Event::Finished(finished) => self.finished = Some(finished),
         }
@@ -368,6 +372,7 @@ impl Choice {
             ids: self.ids,
             origins: self.origins,
             logprobs: self.logprobs,
+            tool_calls: self.tool_calls,
             reason: finished.reason(),
             usage: finished.usage.context("usage")?,
             speculation: finished.speculation.context("speculation")?,

@@ -9,6 +9,7 @@ use crate::commit::{Delta, FinishReason, Matched, Origin};
 use crate::request::ValidRequest;
 use crate::scheduler::Summary;
 use crate::telemetry::Told;
+use crate::tools::{Read, Reader};
 use proto::v1::{self, TokenOrigin, finished, generate_response::Event};
 use service::Error;
 use std::collections::BTreeMap;
@@ -52,6 +53,8 @@ pub(super) struct Client {
     kept: Option<OwnedPermit<Result<Event, Error>>>,
     /// What could not be sent yet, by choice.
     waiting: BTreeMap<u32, Waiting>,
+    /// Reads the calls of functions in each choice, where there can be any.
+    calls: Vec<Reader>,
     /// What ends the stream early, after that.
     failure: Option<Error>,
     /// How many ends of choices, or one failure, are still to be sent.
@@ -66,15 +69,27 @@ struct Waiting {
     finished: Option<v1::Finished>,
 }
 
+impl Waiting {
+    /// What waits of the text of `choice`, which this is of.
+    fn delta(&mut self, choice: u32) -> &mut v1::Delta {
+        self.delta.get_or_insert_with(|| v1::Delta {
+            choice,
+            ..v1::Delta::default()
+        })
+    }
+}
+
 impl Client {
     /// A client that has got nothing yet.
-    pub(super) fn new(output: Output, pass: Pass, choices: u32) -> Self {
+    pub(super) fn new(output: Output, pass: Pass, request: &ValidRequest) -> Self {
+        let reader = |_| request.calls().cloned().map(Reader::new);
         Self {
             kept: output.clone().try_reserve_owned().ok(),
             output,
             waiting: BTreeMap::new(),
+            calls: (0..request.n()).filter_map(reader).collect(),
             failure: None,
-            unfinished: choices,
+            unfinished: request.n(),
             pass,
         }
     }
@@ -91,12 +106,14 @@ impl Client {
 
     /// Adds to what waits to be sent.
     pub(super) fn keep(&mut self, choice: u32, delta: Delta) {
+        let read = match self.calls.get_mut(choice as usize) {
+            Some(reader) => reader.push(&delta.text),
+            None => Read::from(delta.text),
+        };
         let waiting = self.waiting.entry(choice).or_default();
-        let waiting = waiting.delta.get_or_insert_with(|| v1::Delta {
-            choice,
-            ..v1::Delta::default()
-        });
-        waiting.text += &delta.text;
+        let waiting = waiting.delta(choice);
+        waiting.text += &read.text;
+        waiting.tool_calls.extend(read.calls);
         waiting.token_ids.extend(delta.tokens);
         let origins = delta.origins.into_iter().map(origin);
         waiting.origins.extend(origins);
@@ -106,7 +123,19 @@ impl Client {
     /// Adds the end of a choice.
     pub(super) fn finish(&mut self, choice: u32, summary: Summary, told: Told) {
         let waiting = self.waiting.entry(choice).or_default();
-        waiting.finished = Some(finished(choice, summary, told));
+        let mut finished = finished(choice, summary, told);
+        if let Some(reader) = self.calls.get_mut(choice as usize) {
+            let read = reader.finish();
+            if read != Read::default() {
+                let delta = waiting.delta(choice);
+                delta.text += &read.text;
+                delta.tool_calls.extend(read.calls);
+            }
+            if reader.has_called() && finished.reason() == v1::FinishReason::Stop {
+                finished.set_reason(v1::FinishReason::ToolCalls);
+            }
+        }
+        waiting.finished = Some(finished);
     }
 
     /// Ends the stream with `error`, once all that waits is sent.

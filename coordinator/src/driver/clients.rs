@@ -104,7 +104,7 @@ impl Clients {
         let end = first + SequenceId::from(request.n());
         self.owners.extend((first..end).map(|id| (id, first)));
         let entry = Entry {
-            client: Client::new(output, pass, request.n()),
+            client: Client::new(output, pass, &request),
             end,
             full: false,
             _served: served,

@@ -4,7 +4,7 @@ use super::{
     Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, Session, TOKENIZER_DEADLINE, call,
     check_serving, collect, relay,
 };
-use crate::model::Model;
+use crate::model::{Model, ModelOptions};
 use crate::scheduler::TargetLimits;
 use crate::telemetry::PeerState;
 use proto::v1::{
@@ -27,7 +27,7 @@ pub(crate) struct TargetLink {
     channel: Channel,
     client: TargetClient<Channel>,
     pulse: Pulse,
-    model_name: Option<String>,
+    options: ModelOptions,
     served: watch::Sender<Option<Arc<Model>>>,
     events: mpsc::Sender<LinkEvent>,
     /// What was served last.
@@ -35,14 +35,14 @@ pub(crate) struct TargetLink {
 }
 
 impl TargetLink {
-    /// A link to `url`, not connected yet. `served` holds the model while it is; `model_name`
-    /// replaces its own name in requests.
+    /// A link to `url`, not connected yet. `served` holds the model while it is; `options` are
+    /// the operator's.
     ///
     /// # Errors
     /// [`Class::Invalid`] where `url` is not a valid address.
     pub(crate) fn new(
         url: String,
-        model_name: Option<String>,
+        options: ModelOptions,
         served: watch::Sender<Option<Arc<Model>>>,
         events: mpsc::Sender<LinkEvent>,
         pulse: Pulse,
@@ -57,7 +57,7 @@ impl TargetLink {
             channel,
             client,
             pulse,
-            model_name,
+            options,
             served,
             events,
             last: None,
@@ -136,11 +136,10 @@ impl TargetLink {
             collect(chunks.into_inner()).await
         })
         .await?;
-        let (name, description) = (self.model_name.clone(), description.clone());
-        let model =
-            tokio::task::spawn_blocking(move || Model::new(name.as_deref(), &description, &json))
-                .await
-                .map_err(|error| Error::new(Class::Internal, error.to_string()))??;
+        let (options, description) = (self.options.clone(), description.clone());
+        let model = tokio::task::spawn_blocking(move || Model::new(&options, &description, &json))
+            .await
+            .map_err(|error| Error::new(Class::Internal, error.to_string()))??;
         if let Err(reason) = &model.template {
             tracing::warn!(reason, "conversations are refused");
         }

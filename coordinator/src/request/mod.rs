@@ -12,8 +12,9 @@ pub(crate) use drafting::Sources;
 pub(crate) use stop::StopRules;
 
 use crate::model::Model;
-use crate::prompt;
-use proto::v1::{self, GenerateRequest, LogprobsParams};
+use crate::prompt as prompts;
+use crate::tools::{Calling, Reading};
+use proto::v1::{self, GenerateRequest, LogprobsParams, prompt};
 use service::{Class, Error};
 use speculation::{LogprobsMode, NoiseKey, Rule, TokenId};
 use std::sync::Arc;
@@ -92,6 +93,8 @@ pub(crate) struct Generation {
     pub(crate) min_confidence: Option<f32>,
     /// Where drafts may come from.
     pub(crate) sources: Sources,
+    /// How the calls of functions in the text are read, where there can be any.
+    pub(crate) calls: Option<Reading>,
 }
 
 impl ValidRequest {
@@ -100,19 +103,25 @@ impl ValidRequest {
     /// # Errors
     /// [`Class::NotFound`] for another model's name, or [`Class::Invalid`] with the field's path.
     pub(crate) fn new(
-        request: GenerateRequest,
+        mut request: GenerateRequest,
         model: &Arc<Model>,
         defaults: &Defaults,
     ) -> Result<Self, Error> {
         check_model(&request.model, model)?;
+        let calls = calls(&mut request, model)?;
         structured::check(&request)?;
         let n = check_choices(request.n, defaults)?;
         let key = match request.seed {
             Some(seed) => NoiseKey::from_seed(seed),
             None => NoiseKey(rand::random()),
         };
-        let generation = Arc::new(Generation::new(request, model, defaults)?);
+        let generation = Arc::new(Generation::new(request, calls, model, defaults)?);
         Ok(Self { n, key, generation })
+    }
+
+    /// How the calls of functions in its answers are read, where there can be any.
+    pub(crate) fn calls(&self) -> Option<&Reading> {
+        self.generation.calls.as_ref()
     }
 
     /// How many choices it asks for.
@@ -152,6 +161,7 @@ impl ValidRequest {
 impl Generation {
     fn new(
         request: GenerateRequest,
+        calls: Option<Reading>,
         model: &Arc<Model>,
         defaults: &Defaults,
     ) -> Result<Self, Error> {
@@ -175,7 +185,7 @@ impl Generation {
             structured: request.structured,
         };
         sampling::check(&decoding, model)?;
-        let prompt = prompt::tokenize(request.prompt, model)?.token_ids;
+        let prompt = prompts::tokenize(request.prompt, model)?.token_ids;
         let room = room_after(&prompt, model)?;
         // Contexts are far below 2^32.
         decoding.prompt_len = prompt.len() as u32;
@@ -191,6 +201,7 @@ impl Generation {
             min_draft_tokens: drafting.min_tokens as usize,
             min_confidence: drafting.min_confidence,
             sources: drafting.sources,
+            calls,
         })
     }
 }
@@ -215,6 +226,26 @@ pub(crate) fn check_model(name: &str, model: &Model) -> Result<(), Error> {
     }
     let message = format!("there is no model `{name}`, only `{}`", model.name);
     Err(Error::new(Class::NotFound, message))
+}
+
+/// How calls of functions are read in the answer to `request`, which is made to demand those that
+/// must be there.
+fn calls(request: &mut GenerateRequest, model: &Model) -> Result<Option<Reading>, Error> {
+    let prompt = request.prompt.as_ref();
+    let Some(prompt::Prompt::Chat(chat)) = prompt.and_then(|prompt| prompt.prompt.as_ref()) else {
+        return Ok(None);
+    };
+    let calling = Calling::new(chat, model)?;
+    if let Some(structured) = calling.structured()? {
+        if request.structured.is_some() {
+            let message = "cannot go with calls of functions that must be made or match a schema";
+            return Err(Error::invalid("structured", message));
+        }
+        let reading = calling.reading();
+        request.structured = Some(structured);
+        return Ok(reading);
+    }
+    Ok(calling.reading())
 }
 
 /// The key of a choice of the request with `key`: that very key for the first; for the others, the
