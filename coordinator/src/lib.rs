@@ -23,7 +23,9 @@ mod template;
 #[cfg(test)]
 mod testing;
 
-pub use config::{Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch};
+pub use config::{
+    Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch, WorkerOptions,
+};
 
 use api::{Api, grpc::Grpc};
 use driver::Driver;
@@ -32,7 +34,11 @@ use links::{Discovery, DraftLink, LinkEvent, ServedModel, SystemResolver, Target
 use proto::v1::generation_server::GenerationServer;
 use request::Defaults;
 use scheduler::{Patience, WorkerId};
-use service::server::{HealthReporter, MAX_MESSAGE_BYTES, ServingStatus};
+use service::client::Peers;
+use service::reload::reloaded;
+use service::server::{
+    Gate, HealthReporter, MAX_MESSAGE_BYTES, Services, ServingStatus, serve, timely_bodies,
+};
 use service::{CancellationToken, Tasks};
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -58,10 +64,12 @@ pub async fn run(
     let (events, from_links) = mpsc::channel(EVENTS);
     let (admissions, admitted) = mpsc::channel(config.max_requests as usize);
     let (publish, served) = watch::channel(None);
+    let peers = config.workers.peers(&tasks)?;
 
     // The workers.
     let target = TargetLink::new(
         config.target.clone(),
+        &peers,
         config.model_name.clone(),
         publish,
         events.clone(),
@@ -71,7 +79,7 @@ pub async fn run(
         config.draft_places()?,
         config.draft_resolve_interval(),
         SystemResolver,
-        draft_links(served.clone(), events),
+        draft_links(peers, served.clone(), events),
     );
     tasks.spawn("draft workers", drafts.run());
 
@@ -95,8 +103,13 @@ pub async fn run(
     let generation = GenerationServer::new(Grpc(Arc::clone(&api)))
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let routes = Routes::new(generation).add_service(health);
-    let http = openai::router(api);
+    let generation = Routes::new(generation).into_axum_router();
+    let generation = timely_bodies(generation, config.server.body_timeout());
+    let services = Services {
+        grpc: Routes::from(generation).add_service(health),
+        http: openai::router(api),
+        gate: gate(&config, &tasks)?,
+    };
 
     // Between the two. It must outlive the open calls, and without it there is nothing to serve.
     let patience = Patience {
@@ -117,18 +130,28 @@ pub async fn run(
         drop(ends);
     });
     tokio::select! {
-        served = service::server::serve(listener, routes, http, shutdown, config.shutdown_grace()) => served,
+        served = serve(listener, services, &config.server, shutdown, config.shutdown_grace()) => served,
         _ = ended => Err(anyhow::anyhow!("the driver has ended")),
     }
 }
 
+/// What lets in only clients with a key, where there are keys.
+fn gate(config: &Config, tasks: &Tasks) -> anyhow::Result<Option<Gate>> {
+    let Some(path) = config.api_keys.clone() else {
+        return Ok(None);
+    };
+    let keys = reloaded(tasks, "API keys", move || access::read_keys(&path))?;
+    Ok(Some(Gate::new(keys)))
+}
+
 /// What runs for each draft worker.
 fn draft_links(
+    peers: Peers,
     served: ServedModel,
     events: mpsc::Sender<LinkEvent>,
 ) -> impl Fn(WorkerId, String, CancellationToken) -> BoxFuture<'static, ()> + Send + 'static {
     move |worker, url, retire| {
-        let link = DraftLink::new(worker, url.clone(), served.clone(), events.clone());
+        let link = DraftLink::new(worker, url.clone(), &peers, served.clone(), events.clone());
         Box::pin(async move {
             match link {
                 Ok(link) => link.run(retire).await,

@@ -42,5 +42,6 @@ pub async fn run(
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let name = TargetServer::<Target>::NAME;
-    worker::serve(&served, name, Routes::new(service), listener, shutdown).await
+    let routes = Routes::new(service);
+    worker::serve(&served, name, routes, &config.access, listener, shutdown).await
 }

@@ -1,8 +1,8 @@
 //! Serving a worker's gRPC service, with health that follows the engine.
 
-use crate::Served;
+use crate::{AccessOptions, Served};
 use engine::Engine;
-use service::server::{HealthReporter, Router, ServingStatus};
+use service::server::{HealthReporter, Services, ServingStatus};
 use service::{CancellationToken, Tasks};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -11,7 +11,7 @@ use tonic::service::Routes;
 /// How long sequences that are open when shutdown begins may go on.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Serves `routes`, which hold the service `name`, until `shutdown`. The health of `name`, and of
+/// Serves `routes`, which hold the service `name`, to whom `access` lets in, until `shutdown`. The health of `name`, and of
 /// the server as a whole, is serving until the engine has stopped.
 ///
 /// # Errors
@@ -20,6 +20,7 @@ pub async fn serve(
     served: &Served,
     name: &'static str,
     routes: Routes,
+    access: &AccessOptions,
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> anyhow::Result<()> {
@@ -32,14 +33,12 @@ pub async fn serve(
         "engine health",
         follow(served.engine.clone(), reporter, name),
     );
-    service::server::serve(
-        listener,
-        routes.add_service(health),
-        Router::new(),
-        shutdown,
-        GRACE,
-    )
-    .await
+    let services = Services {
+        grpc: routes.add_service(health),
+        gate: access.gate(&tasks)?,
+        ..Services::default()
+    };
+    service::server::serve(listener, services, &access.server, shutdown, GRACE).await
 }
 
 /// Reports that nothing is served any more once the engine has stopped.

@@ -5,6 +5,7 @@ use engine::{
     Reader, Row, Synthetic,
 };
 use proto::v1::ModelDescription;
+use service::server::ServerOptions;
 use service::{CancellationToken, Tasks};
 use speculation::{AdjustmentOptions, Adjustments, Prefix, TokenId};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tonic::transport::Channel;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
-use worker::{Limits, Served};
+use worker::{AccessOptions, Limits, Served};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -72,7 +73,12 @@ async fn a_crashed_engine_is_reported_as_not_serving() {
     let tasks = Tasks::new();
     tasks.spawn("worker", async move {
         let (routes, shutdown) = (Routes::default(), CancellationToken::new());
-        let serving = worker::serve(&served, "specdec.v1.Target", routes, listener, shutdown);
+        let access = AccessOptions {
+            server: ServerOptions::default(),
+            worker_token_file: None,
+        };
+        let name = "specdec.v1.Target";
+        let serving = worker::serve(&served, name, routes, &access, listener, shutdown);
         serving.await.expect("serves");
     });
     let channel = service::client::channel(&format!("http://{address}")).expect("valid");

@@ -53,12 +53,13 @@ impl Api {
     pub(crate) async fn generate(
         &self,
         request: GenerateRequest,
-        _caller: Caller,
+        caller: Caller,
     ) -> Result<Answer, Error> {
         let model = self.model()?;
         let mut permits = self.places(1)?;
         let defaults = self.defaults;
         let request = check(move || ValidRequest::new(request, &model, &defaults)).await?;
+        let request = request.of(&caller.identity);
         if request.n() > 1 {
             permits.merge(self.places(request.n() - 1)?);
         }

@@ -1,8 +1,8 @@
 //! The connection to one draft worker.
 
 use super::{
-    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, ServedModel, Session, TOKENIZER_DEADLINE, call,
-    collect, relay, tokenizers::first_difference,
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, REFUSED_TOKEN, ServedModel, Session,
+    TOKENIZER_DEADLINE, call, collect, relay, tokenizers::first_difference,
 };
 use crate::model::{self, Model};
 use crate::scheduler::{DraftLimits, WorkerId};
@@ -10,6 +10,7 @@ use proto::v1::{
     DescribeRequest, DraftCommand, DraftEvent, GetTokenizerRequest, ModelDescription,
     draft_client::DraftClient,
 };
+use service::client::{PeerChannel, Peers};
 use service::server::MAX_MESSAGE_BYTES;
 use service::{CancellationToken, Class, Error};
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::Channel;
 
 /// A worker whose tokenizer is not the target's is asked again after this.
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
@@ -27,7 +27,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct DraftLink {
     worker: WorkerId,
     url: String,
-    client: DraftClient<Channel>,
+    client: DraftClient<PeerChannel>,
     served: ServedModel,
     events: mpsc::Sender<LinkEvent>,
 }
@@ -47,10 +47,11 @@ impl DraftLink {
     pub(crate) fn new(
         worker: WorkerId,
         url: String,
+        peers: &Peers,
         served: ServedModel,
         events: mpsc::Sender<LinkEvent>,
     ) -> Result<Self, Error> {
-        let client = DraftClient::new(service::client::channel(&url)?)
+        let client = DraftClient::new(peers.channel(&url)?)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         Ok(Self {
@@ -179,7 +180,9 @@ impl DraftLink {
             let _ = tokio::time::timeout(REFUSED_PAUSE, replaced(&mut self.served, target)).await;
             return;
         }
-        if backoff.is_first() {
+        if backoff.is_first() && error.class == Class::Unauthenticated {
+            tracing::error!(worker, url, "draft worker not connected: {REFUSED_TOKEN}");
+        } else if backoff.is_first() {
             tracing::warn!(worker, url, %error, "draft worker not connected");
         } else {
             tracing::debug!(worker, url, %error, "draft worker still not connected");

@@ -20,7 +20,7 @@ use service::{CancellationToken, Class, Error};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 /// The served model, while the target is connected.
 pub(crate) type ServedModel = watch::Receiver<Option<Arc<Model>>>;
@@ -102,9 +102,27 @@ async fn call<T>(
     }
 }
 
+/// What operators are told where a worker asks for another token.
+const REFUSED_TOKEN: &str = "it does not take our token: --worker-token-file must hold one of the worker's, \
+                             in its first line";
+
 fn lost(status: &Status) -> Error {
-    let message = format!("{}: {}", status.code(), status.message());
-    Error::new(Class::Unavailable, message)
+    let class = match status.code() {
+        Code::Unauthenticated => Class::Unauthenticated,
+        _ => Class::Unavailable,
+    };
+    let mut message = format!("{}: {}", status.code(), status.message());
+    // What a connection failed for, such as a certificate, is said by the causes alone.
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !message.ends_with(&said) {
+            message.push_str(": ");
+            message.push_str(&said);
+        }
+        cause = error.source();
+    }
+    Error::new(class, message)
 }
 
 async fn collect(mut chunks: Streaming<TokenizerChunk>) -> Result<Vec<u8>, Status> {

@@ -1,25 +1,26 @@
 //! The connection to the target worker.
 
 use super::{
-    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Session, TOKENIZER_DEADLINE, call, collect, relay,
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, REFUSED_TOKEN, Session, TOKENIZER_DEADLINE, call,
+    collect, relay,
 };
 use crate::model::Model;
 use crate::scheduler::TargetLimits;
 use proto::v1::{
     DescribeRequest, GetTokenizerRequest, ModelDescription, target_client::TargetClient,
 };
+use service::client::{PeerChannel, Peers};
 use service::server::MAX_MESSAGE_BYTES;
 use service::{CancellationToken, Class, Error};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 
 /// Keeps the target connected and publishes the model that it serves.
 #[derive(Debug)]
 pub(crate) struct TargetLink {
     url: String,
-    client: TargetClient<Channel>,
+    client: TargetClient<PeerChannel>,
     model_name: Option<String>,
     served: watch::Sender<Option<Arc<Model>>>,
     events: mpsc::Sender<LinkEvent>,
@@ -35,11 +36,12 @@ impl TargetLink {
     /// [`Class::Invalid`] where `url` is not a valid address.
     pub(crate) fn new(
         url: String,
+        peers: &Peers,
         model_name: Option<String>,
         served: watch::Sender<Option<Arc<Model>>>,
         events: mpsc::Sender<LinkEvent>,
     ) -> Result<Self, Error> {
-        let client = TargetClient::new(service::client::channel(&url)?)
+        let client = TargetClient::new(peers.channel(&url)?)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         Ok(Self {
@@ -63,7 +65,9 @@ impl TargetLink {
                 // Where the driver is gone, the loop ends.
                 let _ = self.events.send(LinkEvent::TargetDown).await;
             }
-            if backoff.is_first() {
+            if backoff.is_first() && error.class == Class::Unauthenticated {
+                tracing::error!(url = self.url, "target not connected: {REFUSED_TOKEN}");
+            } else if backoff.is_first() {
                 tracing::warn!(url = self.url, %error, "target not connected");
             } else {
                 tracing::debug!(url = self.url, %error, "target still not connected");

@@ -11,6 +11,7 @@ mod words;
 pub(crate) use drafting::Sources;
 pub(crate) use stop::StopRules;
 
+use crate::access::Identity;
 use crate::model::Model;
 use crate::prompt;
 use proto::v1::{self, GenerateRequest, LogprobsParams};
@@ -110,6 +111,16 @@ impl ValidRequest {
         };
         let generation = Arc::new(Generation::new(request, model, defaults)?);
         Ok(Self { n, key, generation })
+    }
+
+    /// The same, of `identity`: nobody has the tenants of another.
+    #[must_use]
+    pub(crate) fn of(mut self, identity: &Identity) -> Self {
+        // Nothing shares it before its choices are taken.
+        if let Some(generation) = Arc::get_mut(&mut self.generation) {
+            generation.tenant = identity.tenant(&generation.tenant);
+        }
+        self
     }
 
     /// How many choices it asks for.
