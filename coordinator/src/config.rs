@@ -2,16 +2,21 @@
 
 mod admission;
 mod speculation;
+mod workers;
 
 pub use admission::AdmissionOptions;
 pub use speculation::{SpecAhead, SpecRule, SpeculationOptions, Switch};
+pub use workers::WorkerOptions;
 
+use crate::access::read_keys;
 use crate::links::{DraftPlace, check_url};
 use crate::model::ModelOptions;
 use clap::{Parser, ValueEnum};
 use service::config::ConfigError;
+use service::server::ServerOptions;
 use service::telemetry::LogOptions;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Joins draft workers and a target worker: takes requests, has proposals verified, streams the text.
@@ -23,7 +28,8 @@ use std::time::Duration;
                   of its parts. See `coordinator plan --help`."
 )]
 pub struct Config {
-    /// Address to take requests on. The default takes them from this machine only
+    /// Address to take requests on. The default takes them from this machine only; another one needs
+    /// --tls-cert, --tls-key and --api-keys, or --insecure
     #[arg(
         long,
         env = "SPECDEC_LISTEN",
@@ -32,13 +38,22 @@ pub struct Config {
     )]
     pub listen: SocketAddr,
 
-    /// The target worker, as http://HOST:PORT
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerOptions,
+
+    /// Serves only clients with a key, sent as `Authorization: Bearer KEY`, of this TOML file:
+    /// [[keys]] with a name, and a key or its sha256. Read again on SIGHUP
+    #[arg(long, env = "SPECDEC_API_KEYS", value_name = "FILE")]
+    pub api_keys: Option<PathBuf>,
+
+    /// The target worker, as http://HOST:PORT or https://HOST:PORT
     #[arg(long, env = "SPECDEC_TARGET", value_name = "URL")]
     pub target: String,
 
-    /// Draft workers: http://HOST:PORT is one, dns://NAME:PORT is one at each address that the name
-    /// has, looked up again and again, so that workers come and go while requests run. Repeat the
-    /// flag or separate them by commas. Without any, decoding is plain
+    /// Draft workers: http://HOST:PORT (or https) is one, dns://NAME:PORT (or dns+https) is one at
+    /// each address that the name has, looked up again and again, so that workers come and go while
+    /// requests run. Repeat the flag or separate them by commas. Without any, decoding is plain
     #[arg(
         long = "draft",
         env = "SPECDEC_DRAFT",
@@ -51,6 +66,10 @@ pub struct Config {
     #[arg(long, env = "SPECDEC_DRAFT_RESOLVE_MS", default_value_t = 5000, value_name = "MS",
         value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     pub draft_resolve_ms: u64,
+
+    /// Certificates and tokens between the coordinator and its workers.
+    #[command(flatten)]
+    pub workers: WorkerOptions,
 
     /// The model's name in requests. The default is the target's own name for it
     #[arg(long, env = "SPECDEC_MODEL_NAME", value_name = "NAME")]
@@ -133,6 +152,18 @@ impl Config {
         Duration::from_millis(self.health_deadline_ms)
     }
 
+    /// Checks who may use the service, and that nothing unprotected would serve other machines.
+    fn validate_access(&self) -> Result<(), ConfigError> {
+        self.server.validate()?;
+        if let Some(path) = &self.api_keys {
+            read_keys(path)?;
+        }
+        let knows_clients = self.api_keys.is_some() || self.server.knows_clients();
+        let protected = self.server.is_encrypted() && knows_clients;
+        let remedy = "--tls-cert, --tls-key and --api-keys";
+        self.server.check_exposure(self.listen, protected, remedy)
+    }
+
     /// How often the names of draft workers are looked up.
     pub fn draft_resolve_interval(&self) -> Duration {
         Duration::from_millis(self.draft_resolve_ms)
@@ -189,9 +220,12 @@ impl service::program::Config for Config {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_access()?;
         check_url(&self.target)
             .map_err(|problem| ConfigError(format!("--target: `{}` {problem}", self.target)))?;
         self.draft_places()?;
+        let urls = self.drafts.iter().chain([&self.target]);
+        self.workers.validate(urls.map(String::as_str))?;
         if self.model_name.as_ref().is_some_and(String::is_empty) {
             return Err(ConfigError("--model-name: must not be empty".to_owned()));
         }

@@ -27,6 +27,7 @@ mod tools;
 
 pub use config::{
     AdmissionOptions, Config, LogprobsMode, SpecAhead, SpecRule, SpeculationOptions, Switch,
+    WorkerOptions,
 };
 
 use api::admission::Gate;
@@ -38,7 +39,11 @@ use links::{Discovery, DraftLink, LinkEvent, Pulse, ServedModel, SystemResolver,
 use proto::v1::generation_server::GenerationServer;
 use request::Defaults;
 use scheduler::{Patience, WorkerId};
-use service::server::{HealthReporter, MAX_MESSAGE_BYTES, ServingStatus};
+use service::client::Peers;
+use service::reload::reloaded;
+use service::server::{
+    self, HealthReporter, MAX_MESSAGE_BYTES, Services, ServingStatus, serve, timely_bodies,
+};
 use service::{CancellationToken, Tasks};
 use std::sync::Arc;
 use telemetry::{Board, Metrics, Observer, Workers};
@@ -65,6 +70,7 @@ pub async fn run(
     let (events, from_links) = mpsc::channel(EVENTS);
     let (admissions, admitted) = mpsc::channel(config.admission.max_requests as usize);
     let (publish, served) = watch::channel(None);
+    let peers = config.workers.peers(&tasks)?;
 
     let metrics = Metrics::default();
     let board = Board::new(metrics.clone());
@@ -73,6 +79,7 @@ pub async fn run(
     // The workers.
     let target = TargetLink::new(
         config.target.clone(),
+        &peers,
         config.model_options(),
         publish,
         events.clone(),
@@ -83,7 +90,7 @@ pub async fn run(
         config.draft_places()?,
         config.draft_resolve_interval(),
         SystemResolver,
-        draft_links(served.clone(), events, pulse),
+        draft_links(peers, served.clone(), events, pulse),
     );
     tasks.spawn("draft workers", drafts.run());
 
@@ -111,12 +118,16 @@ pub async fn run(
     let generation = GenerationServer::new(Grpc(Arc::clone(&api)))
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let routes = Routes::new(generation).add_service(health);
     let named = middleware::from_fn(telemetry::with_request_id);
-    let routes = routes.into_axum_router().layer(named.clone());
-    let http = openai::router(api)
-        .layer(named)
-        .merge(telemetry::http::router(&board, &metrics, shutdown.clone()));
+    let generation = Routes::new(generation).into_axum_router();
+    let generation = timely_bodies(generation, config.server.body_timeout()).layer(named.clone());
+    let services = Services {
+        grpc: Routes::from(generation).add_service(health),
+        http: openai::router(api)
+            .layer(named)
+            .merge(telemetry::http::router(&board, &metrics, shutdown.clone())),
+        gate: key_gate(&config, &tasks)?,
+    };
 
     // Between the two. It must outlive the open calls, and without it there is nothing to serve.
     let patience = Patience {
@@ -139,7 +150,7 @@ pub async fn run(
         drop(ends);
     });
     tokio::select! {
-        served = service::server::serve(listener, routes.into(), http, shutdown, config.shutdown_grace()) => served,
+        served = serve(listener, services, &config.server, shutdown, config.shutdown_grace()) => served,
         _ = ended => Err(anyhow::anyhow!("the driver has ended")),
     }
 }
@@ -157,15 +168,25 @@ async fn drain(gate: Gate, shutdown: CancellationToken) {
     );
 }
 
+/// What lets in only clients with a key, where there are keys.
+fn key_gate(config: &Config, tasks: &Tasks) -> anyhow::Result<Option<server::Gate>> {
+    let Some(path) = config.api_keys.clone() else {
+        return Ok(None);
+    };
+    let keys = reloaded(tasks, "API keys", move || access::read_keys(&path))?;
+    Ok(Some(server::Gate::new(keys)))
+}
+
 /// What runs for each draft worker.
 fn draft_links(
+    peers: Peers,
     served: ServedModel,
     events: mpsc::Sender<LinkEvent>,
     pulse: Pulse,
 ) -> impl Fn(WorkerId, String, CancellationToken) -> BoxFuture<'static, ()> + Send + 'static {
     move |worker, url, retire| {
         let (served, events, pulse) = (served.clone(), events.clone(), pulse.clone());
-        let link = DraftLink::new(worker, url.clone(), served, events, pulse);
+        let link = DraftLink::new(worker, url.clone(), &peers, served, events, pulse);
         Box::pin(async move {
             match link {
                 Ok(link) => link.run(retire).await,

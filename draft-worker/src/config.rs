@@ -7,15 +7,20 @@ use service::config::ConfigError;
 use service::telemetry::LogOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use worker::ModelOptions;
+use worker::{AccessOptions, ModelOptions};
 
 /// Proposes tokens with the small model, for coordinators.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "draft-worker", version)]
 pub struct Config {
-    /// Where to listen for coordinators. The port is open to whoever reaches it.
+    /// Where to listen for coordinators: on another address than this machine's own only with
+    /// --worker-token-file or --tls-client-ca, or --insecure
     #[arg(long, env = "SPECDEC_LISTEN", default_value = "127.0.0.1:7002")]
     pub listen: SocketAddr,
+
+    /// The server, and who may use it.
+    #[command(flatten)]
+    pub access: AccessOptions,
 
     /// The model.
     #[command(flatten)]
@@ -76,6 +81,7 @@ impl service::program::Config for Config {
     }
 
     fn validate(&self) -> Result<(), ConfigError> {
+        self.access.validate(self.listen)?;
         self.model.validate(Role::Draft)?;
         match (
             self.lean_flag(),

@@ -45,7 +45,7 @@ pub async fn run(
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
     let name = DraftServer::<Draft>::NAME;
-    let pulse = Pulse::default();
     let routes = Routes::new(service);
-    worker::serve(&served, name, routes, listener, shutdown, pulse).await
+    let (access, pulse) = (&config.access, Pulse::default());
+    worker::serve(&served, name, routes, access, listener, shutdown, pulse).await
 }

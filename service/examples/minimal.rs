@@ -22,6 +22,8 @@ struct Minimal {
     #[arg(long, default_value_t = 10_000)]
     grace: u64,
     #[command(flatten)]
+    server: server::ServerOptions,
+    #[command(flatten)]
     log: LogOptions,
 }
 
@@ -38,7 +40,7 @@ impl Config for Minimal {
         if self.grace > 60_000 {
             return Err(ConfigError("--grace must be at most 60000".into()));
         }
-        Ok(())
+        self.server.validate()
     }
 }
 
@@ -53,12 +55,9 @@ async fn run(
 ) -> anyhow::Result<()> {
     let (_reporter, health) = server::health(&shutdown);
     let grace = Duration::from_millis(config.grace);
-    server::serve(
-        listener,
-        Routes::new(health),
-        server::Router::new(),
-        shutdown,
-        grace,
-    )
-    .await
+    let services = server::Services {
+        grpc: Routes::new(health),
+        ..server::Services::default()
+    };
+    server::serve(listener, services, &config.server, shutdown, grace).await
 }

@@ -1,9 +1,13 @@
 //! gRPC channels to peers. Knows nothing of what is called over them.
 
+mod peers;
+
+pub use peers::{Bearer, PeerChannel, Peers};
+
 use crate::Error;
 use std::time::Duration;
 use tonic::Code;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -25,11 +29,30 @@ const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// # Errors
 /// [`crate::Class::Invalid`] where `endpoint` is not a valid address.
 pub fn channel(endpoint: &str) -> Result<Channel, Error> {
+    open(endpoint, None)
+}
+
+/// As [`channel`], with TLS for an `endpoint` that begins with `https://`: as `tls` says, and an
+/// error where it says nothing. The name that the peer's certificate must bear follows a `#`, where
+/// it is not the host.
+fn open(endpoint: &str, tls: Option<&ClientTlsConfig>) -> Result<Channel, Error> {
     let parsed = Endpoint::from_shared(endpoint.to_owned())
         .map_err(|_| invalid(endpoint, "is not an address"))?;
-    if parsed.uri().scheme_str() != Some("http") {
-        return Err(invalid(endpoint, "does not start with http://"));
-    }
+    let parsed = match (parsed.uri().scheme_str(), tls) {
+        (Some("http"), _) => parsed,
+        (Some("https"), Some(tls)) => {
+            let tls = match endpoint.split_once('#') {
+                Some((_, name)) => tls.clone().domain_name(name),
+                None => tls.clone(),
+            };
+            let secured = parsed.tls_config(tls);
+            secured.map_err(|error| invalid(endpoint, &format!("cannot be secured: {error}")))?
+        }
+        (Some("https"), None) => {
+            return Err(invalid(endpoint, "needs the authority of its certificate"));
+        }
+        _ => return Err(invalid(endpoint, "does not start with http:// or https://")),
+    };
     Ok(parsed
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
@@ -41,7 +64,7 @@ pub fn channel(endpoint: &str) -> Result<Channel, Error> {
 
 /// Whether `service` says over `channel` that it serves: false where it says otherwise, or does not
 /// answer within `deadline`. One that has no health to tell serves, since it answers.
-pub async fn is_serving(channel: Channel, service: &str, deadline: Duration) -> bool {
+pub async fn is_serving(channel: PeerChannel, service: &str, deadline: Duration) -> bool {
     let request = HealthCheckRequest {
         service: service.to_owned(),
     };
@@ -70,6 +93,20 @@ mod tests {
             "http://draft-0:50051",
         ] {
             assert!(channel(endpoint).is_ok(), "{endpoint}");
+        }
+    }
+
+    #[tokio::test]
+    async fn https_takes_an_authority_and_any_host_or_name() {
+        let tls = ClientTlsConfig::new();
+        for endpoint in [
+            "https://127.0.0.1:50051",
+            "https://draft-0:50051",
+            "https://[::1]:50051#drafts.svc",
+            "https://127.0.0.1:50051#drafts.svc",
+        ] {
+            let open = open(endpoint, Some(&tls));
+            assert!(open.is_ok(), "{endpoint}: {open:?}");
         }
     }
 

@@ -4,10 +4,13 @@
 pub mod client;
 pub mod config;
 pub mod error;
+pub mod keyring;
 pub mod program;
+pub mod reload;
 pub mod server;
 pub mod tasks;
 pub mod telemetry;
+mod tls;
 
 pub use error::{Class, Error};
 pub use tasks::Tasks;

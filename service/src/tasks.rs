@@ -10,9 +10,16 @@ use tokio_util::task::TaskTracker;
 /// The tasks of one owner. Dropping it aborts them.
 #[derive(Debug)]
 pub struct Tasks {
+    spawner: Spawner,
+    _abort_on_drop: DropGuard,
+}
+
+/// Starts tasks for an owner of [`Tasks`] without keeping them alive: what is started after the owner
+/// was dropped ends at once.
+#[derive(Debug, Clone)]
+pub struct Spawner {
     tracker: TaskTracker,
     aborted: CancellationToken,
-    _abort_on_drop: DropGuard,
 }
 
 impl Tasks {
@@ -20,14 +27,34 @@ impl Tasks {
     pub fn new() -> Self {
         let aborted = CancellationToken::new();
         Self {
-            tracker: TaskTracker::new(),
             _abort_on_drop: aborted.clone().drop_guard(),
-            aborted,
+            spawner: Spawner {
+                tracker: TaskTracker::new(),
+                aborted,
+            },
         }
     }
 
     /// Starts a task. A panic in it is logged with its name and ends that task alone. Must be
     /// called within a Tokio runtime.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawner.spawn(name, task);
+    }
+
+    /// For tasks that start others.
+    pub fn spawner(&self) -> Spawner {
+        self.spawner.clone()
+    }
+
+    /// Waits until all tasks have ended.
+    pub async fn finished(&self) {
+        self.spawner.tracker.close();
+        self.spawner.tracker.wait().await;
+    }
+}
+
+impl Spawner {
+    /// As [`Tasks::spawn`].
     pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         let aborted = self.aborted.clone();
         self.tracker.spawn(async move {
@@ -37,12 +64,6 @@ impl Tasks {
                 tracing::error!(task = name, panic = panic_text(&*panic), "task panicked");
             }
         });
-    }
-
-    /// Waits until all tasks have ended.
-    pub async fn finished(&self) {
-        self.tracker.close();
-        self.tracker.wait().await;
     }
 }
 

@@ -1,6 +1,8 @@
 //! A server on real sockets: health, reflection, draining.
 
-use service::server::{GraceExpired, HealthReporter, Router, ServingStatus, health, serve};
+use service::server::{
+    GraceExpired, HealthReporter, ServerOptions, Services, ServingStatus, health, serve,
+};
 use service::{CancellationToken, Class, Error, client};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -38,13 +40,14 @@ impl Server {
         let address = listener.local_addr().expect("address");
         let shutdown = CancellationToken::new();
         let (reporter, health) = health(&shutdown);
-        let serving = tokio::spawn(serve(
-            listener,
-            Routes::new(health),
-            Router::new(),
-            shutdown.clone(),
-            grace,
-        ));
+        let services = Services {
+            grpc: Routes::new(health),
+            ..Services::default()
+        };
+        let until = shutdown.clone();
+        let serving = tokio::spawn(async move {
+            serve(listener, services, &ServerOptions::default(), until, grace).await
+        });
         Self {
             address,
             reporter,

@@ -5,6 +5,7 @@
 //! needs; [`Oracle`] is the target's model without the services, and [`RogueDraft`] a draft worker
 //! that proposes anything. [`exactness`] is the suite that users run: `cargo xtask exactness`.
 
+mod authority;
 mod claim;
 mod client;
 mod cluster;
@@ -21,6 +22,7 @@ pub mod proxy;
 mod rogue;
 mod watch;
 
+pub use authority::{Authority, Certified};
 pub use claim::Claim;
 pub use client::{Answer, Client, Prompting, chat, ids_prompt, text_prompt};
 pub use cluster::{Cluster, ClusterOptions};

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of proposals and nothing of verdicts: those are the workers' own.
 
+mod access;
 mod description;
 mod fault;
 mod load;
@@ -14,6 +15,7 @@ mod sequences;
 mod serve;
 mod structured;
 
+pub use access::AccessOptions;
 pub use description::{TokenizerStream, tokenizer_chunks};
 pub use fault::Fault;
 pub use load::{Limits, Served, load_engine};

@@ -1,8 +1,8 @@
 //! Serving a worker's gRPC service, with health that follows the engine.
 
-use crate::{Served, metrics};
+use crate::{AccessOptions, Served, metrics};
 use engine::{Engine, EngineError};
-use service::server::{HealthReporter, ServingStatus};
+use service::server::{HealthReporter, Services, ServingStatus};
 use service::{CancellationToken, Tasks};
 use std::pin::pin;
 use std::time::Duration;
@@ -31,7 +31,8 @@ impl Default for Pulse {
     }
 }
 
-/// Serves `routes`, which hold the service `name`, and the worker's metrics until `shutdown`. The health
+/// Serves `routes`, which hold the service `name`, and the worker's metrics, to whom `access` lets in,
+/// until `shutdown`. The health
 /// of `name`, and of the server as a whole, is serving while the engine makes progress, as `pulse` says.
 ///
 /// # Errors
@@ -40,6 +41,7 @@ pub async fn serve(
     served: &Served,
     name: &'static str,
     routes: Routes,
+    access: &AccessOptions,
     listener: TcpListener,
     shutdown: CancellationToken,
     pulse: Pulse,
@@ -50,9 +52,12 @@ pub async fn serve(
     let tasks = Tasks::new();
     let engine = served.engine.clone();
     tasks.spawn("engine health", follow(engine, health_of, pulse));
-    let registry = metrics::registry(served.engine.clone());
-    let http = service::telemetry::metrics::router(registry);
-    service::server::serve(listener, routes.add_service(health), http, shutdown, GRACE).await
+    let services = Services {
+        grpc: routes.add_service(health),
+        http: service::telemetry::metrics::router(metrics::registry(served.engine.clone())),
+        gate: access.gate(&tasks)?,
+    };
+    service::server::serve(listener, services, &access.server, shutdown, GRACE).await
 }
 
 /// Whose health is reported.

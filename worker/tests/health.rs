@@ -5,6 +5,7 @@ use engine::{
     Reader, Row, Synthetic,
 };
 use proto::v1::ModelDescription;
+use service::server::ServerOptions;
 use service::{CancellationToken, Tasks};
 use speculation::{AdjustmentOptions, Adjustments, Prefix, TokenId};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tonic::transport::Channel;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
-use worker::{Limits, Pulse, Served};
+use worker::{AccessOptions, Limits, Pulse, Served};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -75,8 +76,12 @@ async fn serve(served: Served, tasks: &Tasks, pulse: Pulse) -> Channel {
     let address = listener.local_addr().expect("bound");
     tasks.spawn("worker", async move {
         let (routes, shutdown) = (Routes::default(), CancellationToken::new());
+        let access = AccessOptions {
+            server: ServerOptions::default(),
+            worker_token_file: None,
+        };
         let name = "specdec.v1.Target";
-        let serving = worker::serve(&served, name, routes, listener, shutdown, pulse);
+        let serving = worker::serve(&served, name, routes, &access, listener, shutdown, pulse);
         serving.await.expect("serves");
     });
     service::client::channel(&format!("http://{address}")).expect("valid")

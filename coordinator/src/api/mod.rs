@@ -68,6 +68,7 @@ impl Api {
         let arrival = self.gate.arrive(&caller.identity, choices)?;
         let work = move || ValidRequest::new(request, &model, &defaults);
         let request = self.checks.run(caller.deadline, work).await?;
+        let request = request.of(&caller.identity);
         let pass = arrival.admitted(&request, priority, caller.deadline).await?;
         let (output, answer) = mpsc::channel(OUTPUT);
         let admission = Admission {

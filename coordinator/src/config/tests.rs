@@ -76,13 +76,21 @@ fn a_draft_is_an_address_or_a_name_that_stands_for_some() {
         "--target",
         "http://t:1",
         "--draft",
-        "http://a:1/,dns://drafts.svc:2",
+        "http://a:1/,dns://drafts.svc:2,https://b:3,dns+https://drafts.svc:4",
     ]);
     assert_eq!(
         config.unwrap().draft_places().unwrap(),
         [
             DraftPlace::Url("http://a:1".to_owned()),
-            DraftPlace::Name("drafts.svc:2".to_owned()),
+            DraftPlace::Name {
+                name: "drafts.svc:2".to_owned(),
+                tls: false
+            },
+            DraftPlace::Url("https://b:3".to_owned()),
+            DraftPlace::Name {
+                name: "drafts.svc:4".to_owned(),
+                tls: true
+            },
         ]
     );
 }

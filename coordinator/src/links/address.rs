@@ -8,11 +8,16 @@ pub(crate) enum DraftPlace {
     /// One, at this URL.
     Url(String),
     /// One at each address that this name and port (`name:port`) stand for.
-    Name(String),
+    Name {
+        /// The name and the port.
+        name: String,
+        /// True where they speak TLS, each with a certificate of the name.
+        tls: bool,
+    },
 }
 
 impl DraftPlace {
-    /// Reads `http://host:port` or `dns://name:port`.
+    /// Reads `http://host:port` or `dns://name:port`; with TLS, `https` and `dns+https`.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -20,21 +25,24 @@ impl DraftPlace {
         let uri = parts(address)?;
         let authority = uri.authority().map_or("", |authority| authority.as_str());
         match uri.scheme_str() {
-            Some("http") => Ok(Self::Url(format!("http://{authority}"))),
-            Some("dns") => Ok(Self::Name(authority.to_owned())),
-            _ => Err("must begin with http:// or dns://"),
+            Some(scheme @ ("http" | "https")) => Ok(Self::Url(format!("{scheme}://{authority}"))),
+            Some(scheme @ ("dns" | "dns+https")) => Ok(Self::Name {
+                name: authority.to_owned(),
+                tls: scheme == "dns+https",
+            }),
+            _ => Err("must begin with http://, https://, dns:// or dns+https://"),
         }
     }
 }
 
-/// Checks that `url` is `http://host:port`.
+/// Checks that `url` is `http://host:port` or `https://host:port`.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(crate) fn check_url(url: &str) -> Result<(), &'static str> {
     match parts(url)?.scheme_str() {
-        Some("http") => Ok(()),
-        _ => Err("must begin with http://"),
+        Some("http" | "https") => Ok(()),
+        _ => Err("must begin with http:// or https://"),
     }
 }
 

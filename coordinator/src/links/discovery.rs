@@ -52,6 +52,8 @@ pub(crate) struct Discovery<R, L> {
 #[derive(Debug)]
 struct Name {
     name: String,
+    /// True where the workers there speak TLS.
+    tls: bool,
     /// What it stood for when it was last found.
     urls: BTreeSet<String>,
     /// True where the last lookup failed.
@@ -81,8 +83,9 @@ where
                 DraftPlace::Url(url) => {
                     fixed.insert(url);
                 }
-                DraftPlace::Name(name) => names.push(Name {
+                DraftPlace::Name { name, tls } => names.push(Name {
                     name,
+                    tls,
                     urls: BTreeSet::new(),
                     failed: false,
                 }),
@@ -165,11 +168,19 @@ where
 }
 
 impl Name {
+    /// Where the worker at `address` is. Its certificate is of the name, not of the address.
+    fn url(&self, address: SocketAddr) -> String {
+        match self.name.rsplit_once(':') {
+            Some((name, _)) if self.tls => format!("https://{address}#{name}"),
+            _ => format!("http://{address}"),
+        }
+    }
+
     fn found(&mut self, answer: io::Result<Vec<SocketAddr>>) {
         match answer {
             Ok(addresses) => {
                 self.failed = false;
-                let urls = addresses.iter().map(|address| format!("http://{address}"));
+                let urls = addresses.into_iter().map(|address| self.url(address));
                 self.urls = urls.collect();
             }
             Err(error) => {
@@ -262,6 +273,16 @@ mod tests {
             assert_eq!(seen.recv().await, Some(Did::End(0)));
             answers.send(addresses(&[])).await.unwrap();
             assert_eq!(seen.recv().await, Some(Did::End(1)));
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn workers_of_a_name_with_tls_have_a_certificate_of_the_name() {
+        beside_a_discovery(&["dns+https://drafts.svc:1"], async |answers, mut seen| {
+            answers.send(addresses(&[1])).await.unwrap();
+            let url = "https://127.0.0.1:1#drafts.svc".to_owned();
+            assert_eq!(seen.recv().await, Some(Did::Start(0, url)));
         })
         .await;
     }

@@ -1,8 +1,8 @@
 //! The connection to one draft worker.
 
 use super::{
-    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, ServedModel, Session, TOKENIZER_DEADLINE,
-    call, check_serving, collect, relay, tokenizers::first_difference,
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, REFUSED_TOKEN, ServedModel, Session,
+    TOKENIZER_DEADLINE, call, check_serving, collect, relay, tokenizers::first_difference,
 };
 use crate::model::{self, Model};
 use crate::scheduler::{DraftLimits, WorkerId};
@@ -11,6 +11,7 @@ use proto::v1::{
     DescribeRequest, DraftCommand, DraftEvent, GetTokenizerRequest, ModelDescription,
     draft_client::DraftClient,
 };
+use service::client::{PeerChannel, Peers};
 use service::server::MAX_MESSAGE_BYTES;
 use service::{CancellationToken, Class, Error};
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::Channel;
 
 /// What a draft worker serves.
 const SERVICE: &str = "specdec.v1.Draft";
@@ -31,8 +31,8 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) struct DraftLink {
     worker: WorkerId,
     url: String,
-    channel: Channel,
-    client: DraftClient<Channel>,
+    channel: PeerChannel,
+    client: DraftClient<PeerChannel>,
     pulse: Pulse,
     served: ServedModel,
     events: mpsc::Sender<LinkEvent>,
@@ -53,11 +53,12 @@ impl DraftLink {
     pub(crate) fn new(
         worker: WorkerId,
         url: String,
+        peers: &Peers,
         served: ServedModel,
         events: mpsc::Sender<LinkEvent>,
         pulse: Pulse,
     ) -> Result<Self, Error> {
-        let channel = service::client::channel(&url)?;
+        let channel = peers.channel(&url)?;
         pulse.known(Some(worker), &url);
         let client = DraftClient::new(channel.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -205,7 +206,9 @@ impl DraftLink {
             let _ = tokio::time::timeout(REFUSED_PAUSE, replaced(&mut self.served, target)).await;
             return;
         }
-        if backoff.is_first() {
+        if backoff.is_first() && error.class == Class::Unauthenticated {
+            tracing::error!(worker, url, "draft worker not connected: {REFUSED_TOKEN}");
+        } else if backoff.is_first() {
             tracing::warn!(worker, url, %error, "draft worker not connected");
         } else {
             tracing::debug!(worker, url, %error, "draft worker still not connected");

@@ -18,12 +18,12 @@ pub(crate) use target::TargetLink;
 use crate::model::Model;
 use crate::scheduler::{DraftLimits, TargetLimits, WorkerId};
 use proto::v1::{DraftCommand, DraftEvent, TargetCommand, TargetEvent, TokenizerChunk};
+use service::client::PeerChannel;
 use service::{CancellationToken, Class, Error};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use tonic::transport::Channel;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 /// The served model, while the target is connected.
 pub(crate) type ServedModel = watch::Receiver<Option<Arc<Model>>>;
@@ -105,8 +105,12 @@ async fn call<T>(
     }
 }
 
+/// What operators are told where a worker asks for another token.
+const REFUSED_TOKEN: &str = "it does not take our token: --worker-token-file must hold one of the worker's, \
+                             in its first line";
+
 /// Refuses a worker that says of `service` that it does not serve: its engine hangs.
-async fn check_serving(channel: &Channel, service: &str) -> Result<(), Error> {
+async fn check_serving(channel: &PeerChannel, service: &str) -> Result<(), Error> {
     if service::client::is_serving(channel.clone(), service, CALL_DEADLINE).await {
         Ok(())
     } else {
@@ -115,8 +119,22 @@ async fn check_serving(channel: &Channel, service: &str) -> Result<(), Error> {
 }
 
 fn lost(status: &Status) -> Error {
-    let message = format!("{}: {}", status.code(), status.message());
-    Error::new(Class::Unavailable, message)
+    let class = match status.code() {
+        Code::Unauthenticated => Class::Unauthenticated,
+        _ => Class::Unavailable,
+    };
+    let mut message = format!("{}: {}", status.code(), status.message());
+    // What a connection failed for, such as a certificate, is said by the causes alone.
+    let mut cause = std::error::Error::source(status);
+    while let Some(error) = cause {
+        let said = error.to_string();
+        if !message.ends_with(&said) {
+            message.push_str(": ");
+            message.push_str(&said);
+        }
+        cause = error.source();
+    }
+    Error::new(class, message)
 }
 
 async fn collect(mut chunks: Streaming<TokenizerChunk>) -> Result<Vec<u8>, Status> {

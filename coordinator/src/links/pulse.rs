@@ -5,7 +5,7 @@ use crate::telemetry::{Board, Peer, PeerState};
 use service::client::is_serving;
 use std::convert::Infallible;
 use std::time::Duration;
-use tonic::transport::Channel;
+use service::client::PeerChannel;
 
 /// How workers' health is found out, and where that is told.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ impl Pulse {
     pub(super) async fn watch(
         &self,
         worker: Option<WorkerId>,
-        channel: &Channel,
+        channel: &PeerChannel,
         service: &'static str,
     ) -> Infallible {
         let (pause, patience) = (self.deadline / 4, self.deadline / 2);

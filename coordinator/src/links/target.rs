@@ -1,8 +1,8 @@
 //! The connection to the target worker.
 
 use super::{
-    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, Session, TOKENIZER_DEADLINE, call,
-    check_serving, collect, relay,
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, REFUSED_TOKEN, Session, TOKENIZER_DEADLINE,
+    call, check_serving, collect, relay,
 };
 use crate::model::{Model, ModelOptions};
 use crate::scheduler::TargetLimits;
@@ -10,12 +10,12 @@ use crate::telemetry::PeerState;
 use proto::v1::{
     DescribeRequest, GetTokenizerRequest, ModelDescription, target_client::TargetClient,
 };
+use service::client::{PeerChannel, Peers};
 use service::server::MAX_MESSAGE_BYTES;
 use service::{CancellationToken, Class, Error};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 
 /// What a target serves.
 const SERVICE: &str = "specdec.v1.Target";
@@ -24,8 +24,8 @@ const SERVICE: &str = "specdec.v1.Target";
 #[derive(Debug)]
 pub(crate) struct TargetLink {
     url: String,
-    channel: Channel,
-    client: TargetClient<Channel>,
+    channel: PeerChannel,
+    client: TargetClient<PeerChannel>,
     pulse: Pulse,
     options: ModelOptions,
     served: watch::Sender<Option<Arc<Model>>>,
@@ -42,12 +42,13 @@ impl TargetLink {
     /// [`Class::Invalid`] where `url` is not a valid address.
     pub(crate) fn new(
         url: String,
+        peers: &Peers,
         options: ModelOptions,
         served: watch::Sender<Option<Arc<Model>>>,
         events: mpsc::Sender<LinkEvent>,
         pulse: Pulse,
     ) -> Result<Self, Error> {
-        let channel = service::client::channel(&url)?;
+        let channel = peers.channel(&url)?;
         pulse.known(None, &url);
         let client = TargetClient::new(channel.clone())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -76,7 +77,9 @@ impl TargetLink {
                 let _ = self.events.send(LinkEvent::TargetDown).await;
             }
             self.pulse.down(None, PeerState::Disconnected);
-            if backoff.is_first() {
+            if backoff.is_first() && error.class == Class::Unauthenticated {
+                tracing::error!(url = self.url, "target not connected: {REFUSED_TOKEN}");
+            } else if backoff.is_first() {
                 tracing::warn!(url = self.url, %error, "target not connected");
             } else {
                 tracing::debug!(url = self.url, %error, "target still not connected");

@@ -11,6 +11,7 @@ mod words;
 pub(crate) use drafting::Sources;
 pub(crate) use stop::StopRules;
 
+use crate::access::Identity;
 use crate::model::Model;
 use crate::prompt as prompts;
 use crate::tools::{Calling, Reading};
@@ -122,6 +123,16 @@ impl ValidRequest {
     /// How the calls of functions in its answers are read, where there can be any.
     pub(crate) fn calls(&self) -> Option<&Reading> {
         self.generation.calls.as_ref()
+    }
+
+    /// The same, of `identity`: nobody has the tenants of another.
+    #[must_use]
+    pub(crate) fn of(mut self, identity: &Identity) -> Self {
+        // Nothing shares it before its choices are taken.
+        if let Some(generation) = Arc::get_mut(&mut self.generation) {
+            generation.tenant = identity.tenant(&generation.tenant);
+        }
+        self
     }
 
     /// How many choices it asks for.

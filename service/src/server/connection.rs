@@ -1,110 +1,116 @@
-//! Accepted connections: without Nagle's delay, and closed from our side when serving is over.
+//! The bytes of a connection: it has to begin in time, and a peer that takes no bytes is lost.
 
-use futures::{Stream, stream};
-use std::future::Future as _;
 use std::io::{self, ErrorKind, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-/// How long accepting pauses where the system refuses, for example for want of file descriptors.
-/// Without it, the accept loop would spin.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// What every HTTP/2 connection begins with. What differs is HTTP/1, whose parser has a clock of its
+/// own; that of HTTP/2 probes the peer.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The connections that `listener` accepts, without end. All close when `cut_off` is cancelled.
-pub(super) fn accepted(
-    listener: TcpListener,
-    cut_off: CancellationToken,
-) -> impl Stream<Item = io::Result<Connection>> {
-    stream::unfold((listener, cut_off), |(listener, cut_off)| async move {
-        let connection = Connection {
-            stream: accept(&listener).await,
-            cut_off: Box::pin(cut_off.clone().cancelled_owned()),
-        };
-        Some((Ok(connection), (listener, cut_off)))
-    })
-}
+/// How long a peer may take none of the bytes that wait for it.
+const WRITE_STALL: Duration = Duration::from_secs(60);
 
-async fn accept(listener: &TcpListener) -> TcpStream {
-    loop {
-        let accepted = listener.accept().await.and_then(|(stream, _)| {
-            stream.set_nodelay(true)?;
-            Ok(stream)
-        });
-        match accepted {
-            Ok(stream) => return stream,
-            Err(error) if is_of_one_connection(&error) => {
-                tracing::debug!(%error, "connection was lost before it was accepted");
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept connections");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// True where the next connection may well be accepted.
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted
-            | ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::InvalidInput
-            | ErrorKind::NotConnected
-    )
-}
-
-/// A connection that fails once serving is over, which ends its calls.
+/// A connection that fails where its peer stays silent at its beginning, or reads no more.
 #[derive(Debug)]
-pub(super) struct Connection {
-    stream: TcpStream,
-    cut_off: Pin<Box<WaitForCancellationFutureOwned>>,
+pub(super) struct Connection<S> {
+    stream: S,
+    /// While it is not clear yet which protocol it speaks.
+    opening: Option<Opening>,
+    /// Runs while bytes wait to be sent.
+    stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Connection {
-    /// The stream, or an error once serving is over. Wakes the task of `cx` at that moment.
-    fn open(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut TcpStream>> {
-        match self.cut_off.as_mut().poll(cx) {
-            Poll::Pending => Ok(Pin::new(&mut self.stream)),
-            Poll::Ready(()) => Err(io::Error::new(
-                ErrorKind::ConnectionAborted,
-                "the server has shut down",
-            )),
+#[derive(Debug)]
+struct Opening {
+    /// How much of [`PREFACE`] has come.
+    matched: usize,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl<S> Connection<S> {
+    /// `stream`, which must say by `deadline` what it speaks.
+    pub(super) fn new(stream: S, deadline: Instant) -> Self {
+        Self {
+            stream,
+            opening: Some(Opening {
+                matched: 0,
+                deadline: Box::pin(sleep_until(deadline)),
+            }),
+            stalled: None,
         }
     }
-}
 
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.stream.connect_info()
+    /// Passes on what a write came to; an error where nothing could be sent for too long.
+    fn watched<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stalled = None;
+            return written;
+        }
+        let stalled = self
+            .stalled
+            .get_or_insert_with(|| Box::pin(sleep(WRITE_STALL)));
+        expired(stalled, cx, "the peer takes no more bytes")
     }
 }
 
-impl AsyncRead for Connection {
+impl Opening {
+    /// True while `bytes` leave open which protocol it is.
+    fn take(&mut self, bytes: &[u8]) -> bool {
+        let expected = &PREFACE[self.matched..];
+        self.matched += bytes.len();
+        self.matched < PREFACE.len() && expected.starts_with(bytes)
+    }
+}
+
+fn expired<T>(
+    clock: &mut Pin<Box<Sleep>>,
+    cx: &mut Context<'_>,
+    message: &'static str,
+) -> Poll<io::Result<T>> {
+    let late = |()| Err(io::Error::new(ErrorKind::TimedOut, message));
+    clock.as_mut().poll(cx).map(late)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.get_mut().open(cx)?.poll_read(cx, buffer)
+        let this = self.get_mut();
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        let Some(opening) = &mut this.opening else {
+            return read;
+        };
+        if opening.take(&buffer.filled()[before..]) {
+            if read.is_pending() {
+                return expired(&mut opening.deadline, cx, "the peer does not begin");
+            }
+        } else {
+            this.opening = None;
+        }
+        read
     }
 }
 
-impl AsyncWrite for Connection {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().open(cx)?.poll_write(cx, bytes)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
+        this.watched(cx, written)
     }
 
     fn poll_write_vectored(
@@ -112,7 +118,9 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.get_mut().open(cx)?.poll_write_vectored(cx, slices)
+        let this = self.get_mut();
+        let written = Pin::new(&mut this.stream).poll_write_vectored(cx, slices);
+        this.watched(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -120,52 +128,87 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.get_mut().open(cx)?.poll_flush(cx)
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.watched(cx, flushed)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let shut = Pin::new(&mut this.stream).poll_shutdown(cx);
+        this.watched(cx, shut)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures::StreamExt as _;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 
-    async fn pair(cut_off: &CancellationToken) -> (Connection, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
-        let address = listener.local_addr().expect("address");
-        let mut accepted = Box::pin(accepted(listener, cut_off.clone()));
-        let (ours, theirs) = tokio::join!(accepted.next(), TcpStream::connect(address));
-        (
-            ours.expect("endless").expect("accepted"),
-            theirs.expect("connected"),
-        )
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    fn pair() -> (Connection<DuplexStream>, DuplexStream) {
+        let (ours, theirs) = duplex(64);
+        (Connection::new(ours, Instant::now() + LIMIT), theirs)
     }
 
-    #[tokio::test]
-    async fn accepted_connections_send_small_messages_at_once() {
-        let (ours, _theirs) = pair(&CancellationToken::new()).await;
-        assert!(ours.stream.nodelay().expect("socket option"));
+    /// What reading comes to after `said`, however long it takes.
+    async fn after(said: &[u8]) -> io::Result<u8> {
+        let (mut ours, mut theirs) = pair();
+        theirs.write_all(said).await?;
+        let mut read = vec![0; said.len()];
+        ours.read_exact(&mut read).await?;
+        let began = Instant::now();
+        let later = async {
+            tokio::time::sleep(2 * LIMIT).await;
+            theirs.write_all(b"x").await?;
+            std::future::pending::<io::Result<()>>().await
+        };
+        let next = tokio::select! {
+            next = ours.read_u8() => next,
+            _ = later => unreachable!("it never ends"),
+        };
+        assert!(next.is_ok() || began.elapsed() >= LIMIT - Duration::from_millis(1));
+        next
     }
 
-    #[tokio::test]
-    async fn cutting_off_wakes_a_reader_and_fails_a_writer() {
-        let cut_off = CancellationToken::new();
-        let (mut ours, mut theirs) = pair(&cut_off).await;
-        theirs.write_all(b"x").await.expect("write");
-        assert_eq!(ours.read_u8().await.expect("open"), b'x');
+    #[tokio::test(start_paused = true)]
+    async fn who_leaves_open_what_it_speaks_is_cut_off() {
+        for said in [&b""[..], b"P", &PREFACE[..23]] {
+            let error = after(said).await.expect_err("too late");
+            assert_eq!(error.kind(), ErrorKind::TimedOut, "{said:?}");
+        }
+    }
 
-        let read = tokio::time::timeout(Duration::from_secs(30), ours.read_u8());
-        let (read, ()) = tokio::join!(read, async { cut_off.cancel() });
-        let read = read.expect("woken in time").expect_err("cut off");
-        assert_eq!(read.kind(), ErrorKind::ConnectionAborted);
-        let write = ours.write_all(b"y").await;
-        assert_eq!(
-            write.expect_err("cut off").kind(),
-            ErrorKind::ConnectionAborted
-        );
+    #[tokio::test(start_paused = true)]
+    async fn who_has_begun_may_be_silent() {
+        for said in [
+            &b"G"[..],
+            b"PRx",
+            PREFACE,
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore",
+        ] {
+            assert_eq!(after(said).await.expect("open"), b'x', "{said:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_reads_nothing_is_lost() {
+        let (mut ours, _theirs) = pair();
+        let error = ours.write_all(&[0; 65]).await.expect_err("stalled");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_reads_slowly_is_not() {
+        let (mut ours, mut theirs) = pair();
+        let slow = async {
+            for _ in 0..128 {
+                tokio::time::sleep(WRITE_STALL / 2).await;
+                theirs.read_u8().await.expect("open");
+            }
+        };
+        let (written, ()) = tokio::join!(ours.write_all(&[0; 192]), slow);
+        written.expect("sent");
     }
 }

@@ -9,7 +9,7 @@ pub use stub::{StubOptions, serve_stub};
 
 use anyhow::Result;
 use service::CancellationToken;
-use service::server::{self, Router};
+use service::server;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
@@ -20,10 +20,14 @@ const WAITING: usize = 64;
 /// Serves until it is killed.
 async fn serve(listen: &str, routes: Routes) -> Result<()> {
     let listener = TcpListener::bind(listen).await?;
+    let services = server::Services {
+        grpc: routes,
+        ..server::Services::default()
+    };
     server::serve(
         listener,
-        routes,
-        Router::new(),
+        services,
+        &server::ServerOptions::default(),
         CancellationToken::new(),
         Duration::ZERO,
     )
