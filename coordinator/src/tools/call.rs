@@ -21,6 +21,9 @@ pub(super) fn parse(json: &str, reading: &Reading) -> Option<Vec<ToolCall>> {
         Syntax::Mistral => serde_json::from_str(json).ok()?,
         Syntax::Hermes | Syntax::Llama => vec![serde_json::from_str(json).ok()?],
     };
+    if written.is_empty() {
+        return None;
+    }
     let calls = written.into_iter().map(|written| {
         let arguments = match written.arguments {
             Some(arguments) => object(arguments)?,

@@ -171,9 +171,9 @@ fn arguments_of_a_template_reach_it_and_set_nothing_of_ours() {
         template_arguments: arguments.into(),
         ..hi()
     };
-    let template = "{{ messages[0].content }} {{ thinking }} {{ list[1].a }}";
+    let template = "{{ messages[0].content }}{% if not thinking %} {{ list[1].a }}{% endif %}";
     let arguments = r#"{"thinking": false, "list": [1, {"a": "x"}]}"#;
-    assert_eq!(rendered(with(arguments), template).unwrap(), "Hi False x");
+    assert_eq!(rendered(with(arguments), template).unwrap(), "Hi x");
     for wrong in [
         r#"{"messages": []}"#,
         r#"{"tools": []}"#,

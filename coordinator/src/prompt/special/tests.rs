@@ -1,7 +1,7 @@
 use super::*;
 use crate::model::Model;
 use crate::prompt::{Tokenized, encode, tokenize};
-use crate::testing::{model_with, with_merges};
+use crate::testing::model_with;
 use proptest::prelude::*;
 use proto::v1::{Chat, ChatMessage, Prompt, Tool, ToolCall, prompt};
 
@@ -16,17 +16,7 @@ const PROPER: &str = "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.name 
 const CARELESS: &str = "{% for m in messages %}{{ m.content | trim }}{% endfor %}<|im_end|>";
 
 fn model(template: &str) -> Model {
-    with_joined_letters(model_with(template, &SPECIAL))
-}
-
-/// So that tokens can be seen to be split where they should not be.
-fn with_joined_letters(model: Model) -> Model {
-    let merged = with_merges(&model, &[]);
-    Model {
-        tokenizer: merged.tokenizer,
-        special: merged.special,
-        ..model
-    }
+    model_with(template, &SPECIAL)
 }
 
 fn chat(messages: &[ChatMessage]) -> Chat {
