@@ -69,7 +69,9 @@ impl Api {
         let work = move || ValidRequest::new(request, &model, &defaults);
         let request = self.checks.run(caller.deadline, work).await?;
         let request = request.of(&caller.identity);
-        let pass = arrival.admitted(&request, priority, caller.deadline).await?;
+        let pass = arrival
+            .admitted(&request, priority, caller.deadline)
+            .await?;
         let (output, answer) = mpsc::channel(OUTPUT);
         let admission = Admission {
             request,

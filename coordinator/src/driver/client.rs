@@ -3,8 +3,8 @@
 //! All choices of its request share the queue. What the queue does not take is merged: into one
 //! delta for each choice, so a slow client costs no more memory than its choices have text.
 
-use crate::api::admission::Pass;
 use crate::api::Caller;
+use crate::api::admission::Pass;
 use crate::commit::{Delta, FinishReason, Matched, Origin};
 use crate::request::ValidRequest;
 use crate::scheduler::Summary;

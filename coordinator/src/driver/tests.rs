@@ -1,8 +1,8 @@
 //! The driver between a client and a target, with nothing in between.
 
 use super::*;
-use crate::api::admission::Gate;
 use crate::api::Caller;
+use crate::api::admission::Gate;
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::{DraftLimits, TargetLimits};
 use crate::testing::{self, byte_token};
@@ -42,7 +42,14 @@ async fn with_deadline(deadline: Option<Instant>, test: impl AsyncFnOnce(Ends)) 
     };
     let slow = Duration::from_secs(60);
     let options = SpecOptions::default();
-    let driver = Driver::new(patience, options, slow, from_links, admitted, Observer::default());
+    let driver = Driver::new(
+        patience,
+        options,
+        slow,
+        from_links,
+        admitted,
+        Observer::default(),
+    );
     let (commands, received) = mpsc::channel(64);
     let up = LinkEvent::TargetUp {
         session: Session::new(commands, CancellationToken::new()),

@@ -2,10 +2,10 @@
 
 use crate::scheduler::WorkerId;
 use crate::telemetry::{Board, Peer, PeerState};
+use service::client::PeerChannel;
 use service::client::is_serving;
 use std::convert::Infallible;
 use std::time::Duration;
-use service::client::PeerChannel;
 
 /// How workers' health is found out, and where that is told.
 #[derive(Debug, Clone)]

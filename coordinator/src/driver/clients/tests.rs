@@ -1,6 +1,6 @@
 use super::*;
-use crate::api::admission::Gate;
 use crate::api::Caller;
+use crate::api::admission::Gate;
 use crate::commit::{FinishReason, Matched, Origin};
 use crate::request::{Defaults, ValidRequest};
 use crate::scheduler::Stats;
