@@ -24,6 +24,8 @@ mod speculative;
 mod stats;
 mod stream;
 mod structured;
+#[cfg(test)]
+mod tests;
 mod tokenize;
 mod tokens;
 mod tools;
