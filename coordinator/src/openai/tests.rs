@@ -167,10 +167,16 @@ fn translated(body: &Value) -> GenerateRequest {
 #[test]
 fn a_full_chat_arrives_whole() {
     let request = translated(&full_chat());
-    assert_eq!((&*request.model, request.n, request.seed), ("m", Some(2), Some(u64::MAX)));
+    assert_eq!(
+        (&*request.model, request.n, request.seed),
+        ("m", Some(2), Some(u64::MAX))
+    );
     assert_eq!((&*request.tenant, request.priority), ("me", 3));
     let sampling = request.sampling.expect("sampling");
-    assert_eq!((sampling.top_k, sampling.penalty_window), (Some(0), Some(64)));
+    assert_eq!(
+        (sampling.top_k, sampling.penalty_window),
+        (Some(0), Some(64))
+    );
     assert_eq!(sampling.logit_bias[&5], -1.0);
     let stop = request.stop.expect("stop");
     assert_eq!((stop.max_tokens, stop.strings.len()), (Some(9), 2));
@@ -178,7 +184,10 @@ fn a_full_chat_arrives_whole() {
     assert_eq!(speculation.max_draft_tokens, Some(4));
     assert_eq!(speculation.sources.len(), 2);
     let schema = request.structured.and_then(|it| it.form).expect("a form");
-    assert!(format!("{schema:?}").contains(r#"{\"b\":1,\"a\":2}"#), "{schema:?}");
+    assert!(
+        format!("{schema:?}").contains(r#"{\"b\":1,\"a\":2}"#),
+        "{schema:?}"
+    );
     let Some(prompt::Prompt::Chat(chat)) = request.prompt.and_then(|it| it.prompt) else {
         panic!("no chat");
     };
@@ -196,7 +205,8 @@ fn a_full_chat_arrives_whole() {
 #[test]
 fn a_choice_of_tools_without_tools_matters_only_where_one_must_be_called() {
     let body = |choice: &str| json!({"messages": [], "tool_choice": choice}).to_string();
-    let call = |choice| parse::<ChatRequest>(body(choice).as_bytes()).and_then(ChatRequest::translate);
+    let call =
+        |choice| parse::<ChatRequest>(body(choice).as_bytes()).and_then(ChatRequest::translate);
     assert!(call("none").is_ok() && call("auto").is_ok());
     assert!(call("required").is_err());
     let tools = json!([{"function": {"name": "f"}}]);
@@ -205,7 +215,10 @@ fn a_choice_of_tools_without_tools_matters_only_where_one_must_be_called() {
         panic!("no chat");
     };
     let choice = chat.tool_choice.and_then(|it| it.choice);
-    assert_eq!(choice, Some(tool_choice::Choice::Mode(ToolMode::None.into())));
+    assert_eq!(
+        choice,
+        Some(tool_choice::Choice::Mode(ToolMode::None.into()))
+    );
 }
 
 #[test]
