@@ -140,7 +140,8 @@ async fn what_one_kind_of_body_alone_has_is_refused_by_its_name() -> Result<()> 
     let long = json!(vec![9; 5000]);
     for (path, body, field, value) in [
         (CHATS, chat(), "messages", json!([])),
-        (CHATS, chat(), "messages", json!("Hi")),
+        (CHATS, json!({}), "messages", json!("Hi")),
+        (CHATS, chat(), "messages[0].role", json!([{"content": "a"}])),
         (CHATS, chat(), "messages[1].role", wizard),
         (CHATS, chat(), "messages[0].content[1].type", image),
         (CHATS, chat(), "messages[0].content", user(json!(1))),
@@ -181,6 +182,12 @@ async fn what_one_kind_of_body_alone_has_is_refused_by_its_name() -> Result<()> 
             &what,
         );
     }
+    check(&http.post(CHATS, &json!({})).await?, "messages", "none");
+    check(
+        &http.post("/detokenize", &json!({})).await?,
+        "tokens",
+        "none",
+    );
     let echo = json!({"prompt": "Hi", "echo": true, "logprobs": 1});
     check(
         &http.post(COMPLETIONS, &echo).await?,
