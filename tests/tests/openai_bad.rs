@@ -264,8 +264,8 @@ fn broken() -> Vec<(&'static str, Vec<u8>, &'static str, StatusCode)> {
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ),
         (
-            "17 MiB",
-            vec![b' '; 17 << 20],
+            "a byte too many",
+            vec![b' '; (16 << 20) + 1],
             JSON,
             StatusCode::PAYLOAD_TOO_LARGE,
         ),
