@@ -12,16 +12,19 @@ use crate::api::Caller;
 use axum::Json;
 use axum::response::{IntoResponse as _, Response};
 use proto::v1::generate_response::Event;
-use proto::v1::{Delta, Finished, GenerateRequest};
+use proto::v1::{Delta, Finished, GenerateRequest, Prompt, prompt};
 use serde::Serialize;
+use service::Error;
 use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
 
 /// A call of the service, as a body asked for it.
 #[derive(Debug)]
 pub(super) struct Call {
-    /// One request per prompt, alike but for the prompt. At least one.
-    pub(super) requests: Vec<GenerateRequest>,
+    /// What is asked for, but for the prompt.
+    pub(super) request: GenerateRequest,
+    /// What of. At least one.
+    pub(super) prompts: Vec<prompt::Prompt>,
     /// How the answer is streamed, where it is.
     pub(super) stream: Option<StreamOptions>,
     /// What the body calls some fields.
@@ -29,18 +32,31 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// `failure`, which is that of the prompt at `index`.
-    pub(super) fn failure(&self, failure: Failure, index: usize) -> Failure {
-        if self.requests.len() > 1 {
+    /// What `error`, which the prompt at `index` met, is to the client.
+    pub(super) fn failure(&self, error: Error, index: usize) -> Failure {
+        let failure = Failure::of(error, &self.own);
+        if self.prompts.len() > 1 {
             failure.of_prompt(index)
         } else {
             failure
         }
     }
 
+    /// The request for the prompt at `index`, which is taken out.
+    fn with_prompt(&mut self, index: usize) -> GenerateRequest {
+        let empty = prompt::Prompt::Text(String::new());
+        let prompt = std::mem::replace(&mut self.prompts[index], empty);
+        GenerateRequest {
+            prompt: Some(Prompt {
+                prompt: Some(prompt),
+            }),
+            ..self.request.clone()
+        }
+    }
+
     /// The number of choices of each prompt.
     pub(super) fn n(&self) -> usize {
-        self.requests[0].n.unwrap_or(1) as usize
+        self.request.n.unwrap_or(1) as usize
     }
 }
 
@@ -156,20 +172,20 @@ pub(super) async fn answer<F: Form>(
     mut call: Call,
     form: F,
 ) -> Result<Response, Failure> {
-    let model = match call.requests[0].model.as_str() {
+    let model = match call.request.model.as_str() {
         "" => front.api.model()?.name.clone(),
         named => named.to_owned(),
     };
     let head = Head::new(F::PREFIX, model);
-    let n = call.n();
-    let mut answers = Vec::with_capacity(call.requests.len());
-    for index in 0..call.requests.len() {
-        let request = std::mem::take(&mut call.requests[index]);
-        let answer = front.api.generate(request, caller.clone()).await;
-        answers.push(answer.map_err(|error| call.failure(Failure::of(error, &call.own), index))?);
+    let mut answers = Vec::with_capacity(call.prompts.len());
+    for index in 0..call.prompts.len() {
+        // One at a time: a body can be large, and only what was checked is small.
+        let answer = front.api.generate(call.with_prompt(index), caller.clone());
+        let answer = answer.await.map_err(|error| call.failure(error, index))?;
+        answers.push(answer);
     }
     let stream = call.stream;
-    let events = Events::new(call, n, answers);
+    let events = Events::new(call, answers);
     match stream {
         Some(options) => stream::respond(events, head, form, options).await,
         None => whole(events, &head, form).await,

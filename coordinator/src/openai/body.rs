@@ -56,14 +56,27 @@ fn wrong(path: &str, error: &serde_json::Error) -> Failure {
         Some((message, _)) if message.starts_with("unknown field") => message,
         _ => &said,
     };
-    // A part without a name of its own ends in a question mark.
-    let path = path.trim_end_matches('?').trim_end_matches('.');
-    match (path, error.classify()) {
+    let path = named(path, message);
+    match (path.as_str(), error.classify()) {
         ("", Category::Data) => Failure::request(StatusCode::BAD_REQUEST, message),
         ("", _) => {
             let message = format!("the body is not valid JSON: {message}");
             Failure::request(StatusCode::BAD_REQUEST, message)
         }
         (path, _) => Failure::invalid(path, message),
+    }
+}
+
+/// The path of what is wrong; of a field that is missing, `path` is what misses it.
+fn named(path: &str, message: &str) -> String {
+    // A part without a name of its own ends in a question mark; the whole has a dot for a name.
+    let path = path.trim_end_matches('?').trim_end_matches('.');
+    let missing = message
+        .strip_prefix("missing field `")
+        .and_then(|rest| Some(rest.split_once('`')?.0));
+    match missing {
+        None => path.to_owned(),
+        Some(field) if path.is_empty() => field.to_owned(),
+        Some(field) => format!("{path}.{field}"),
     }
 }

@@ -1,10 +1,10 @@
 //! `POST /v1/chat/completions`: a conversation goes on.
 
 use super::Front;
-use super::answer::{Call, answer};
+use super::answer::{Call, Envelope, answer};
 use super::bodies::ChatRequest;
 use super::body::Body;
-use super::chat_answer::{ChatAnswer, ChatForm};
+use super::chat_answer::{ChatChoice, ChatForm, ChatPiece};
 use super::error::{ErrorBody, Failure};
 use super::messages::Message;
 use super::tools::{self, Tool, ToolChoice};
@@ -12,7 +12,7 @@ use super::values::Json;
 use crate::api::Caller;
 use axum::extract::State;
 use axum::response::Response;
-use proto::v1::{Chat, GenerateRequest, LogprobsParams, Prompt, prompt};
+use proto::v1::{Chat, GenerateRequest, LogprobsParams, prompt};
 
 /// Answers a conversation.
 ///
@@ -20,7 +20,10 @@ use proto::v1::{Chat, GenerateRequest, LogprobsParams, Prompt, prompt};
 /// Why it cannot be answered.
 #[utoipa::path(post, path = "/v1/chat/completions", tag = "generation", request_body = ChatRequest,
     responses(
-        (status = 200, description = "The answer, or a stream of its pieces", body = ChatAnswer),
+        (status = 200, description = "The answer, or a stream of its pieces", content(
+            (Envelope<'static, ChatChoice> = "application/json"),
+            (Envelope<'static, ChatPiece> = "text/event-stream"),
+        )),
         (status = "default", description = "Why there is none", body = ErrorBody),
     ))]
 pub(super) async fn chat(
@@ -49,11 +52,10 @@ impl ChatRequest {
             own.push(("stop.max_tokens", "max_completion_tokens"));
             request.stop.get_or_insert_default().max_tokens = Some(tokens);
         }
-        request.prompt = Some(Prompt {
-            prompt: Some(prompt::Prompt::Chat(self.conversation().translate()?)),
-        });
+        let chat = self.conversation().translate()?;
         Ok(Call {
-            requests: vec![request],
+            request,
+            prompts: vec![prompt::Prompt::Chat(chat)],
             stream,
             own,
         })

@@ -1,7 +1,7 @@
 //! How the choices of a chat are written.
 
 use super::Front;
-use super::answer::{Call, Envelope, Form};
+use super::answer::{Call, Form};
 use super::error::Failure;
 use super::finish::{StopReason, Writing, reason};
 use super::logprobs::ChatLogprobs;
@@ -9,12 +9,6 @@ use super::tools::ToolCall;
 use proto::v1::{Delta, Finished};
 use serde::Serialize;
 use utoipa::ToSchema;
-
-/// The answer to a chat.
-pub(super) type ChatAnswer = Envelope<'static, ChatChoice>;
-
-/// A piece of the answer to a chat, in a stream.
-pub(super) type ChatPieces = Envelope<'static, ChatPiece>;
 
 /// A choice.
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,16 +1,13 @@
 //! How the choices of a completion are written.
 
 use super::Front;
-use super::answer::{Call, Envelope, Form};
+use super::answer::{Call, Form};
 use super::error::Failure;
 use super::finish::{StopReason, Writing, reason};
 use super::logprobs::CompletionLogprobs;
 use proto::v1::{Delta, Finished};
 use serde::Serialize;
 use utoipa::ToSchema;
-
-/// The answer to a completion; in a stream, a piece of one.
-pub(super) type CompletionAnswer = Envelope<'static, CompletionChoice>;
 
 /// A choice, or a piece of one.
 #[derive(Debug, Serialize, ToSchema)]

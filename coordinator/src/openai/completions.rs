@@ -1,16 +1,16 @@
 //! `POST /v1/completions`: texts or token ids go on, as they are.
 
 use super::Front;
-use super::answer::{Call, answer};
+use super::answer::{Call, Envelope, answer};
 use super::bodies::CompletionRequest;
 use super::body::Body;
-use super::completion_answer::{CompletionAnswer, CompletionForm};
+use super::completion_answer::{CompletionChoice, CompletionForm};
 use super::error::{ErrorBody, Failure};
 use super::values::Prompts;
 use crate::api::Caller;
 use axum::extract::State;
 use axum::response::Response;
-use proto::v1::{DetokenizeRequest, GenerateRequest, LogprobsParams, Prompt, TokenIds, prompt};
+use proto::v1::{DetokenizeRequest, GenerateRequest, LogprobsParams, TokenIds, prompt};
 
 /// The most prompts of a request.
 const MAX_PROMPTS: usize = 64;
@@ -21,7 +21,10 @@ const MAX_PROMPTS: usize = 64;
 /// Why they cannot be continued.
 #[utoipa::path(post, path = "/v1/completions", tag = "generation", request_body = CompletionRequest,
     responses(
-        (status = 200, description = "The answer, or a stream of its pieces", body = CompletionAnswer),
+        (status = 200, description = "The answer, or a stream of its pieces", content(
+            (Envelope<'static, CompletionChoice> = "application/json"),
+            (Envelope<'static, CompletionChoice> = "text/event-stream"),
+        )),
         (status = "default", description = "Why there is none", body = ErrorBody),
     ))]
 pub(super) async fn completions(
@@ -58,12 +61,13 @@ impl CompletionRequest {
         {
             return Err(Failure::invalid("best_of", "must be the same as n"));
         }
-        let mut own = vec![("logprobs.top", "logprobs")];
+        let mut own = vec![("logprobs.top", "logprobs"), ("token_ids", "prompt")];
         let mut request = GenerateRequest::default();
         parameters.fill(&mut request, &mut own)?;
         request.logprobs = self.logprobs.map(|top| LogprobsParams { top, mode: 0 });
         Ok(Call {
-            requests: of_each(prompts(self.prompt)?, &request),
+            request,
+            prompts: prompts(self.prompt)?,
             stream,
             own,
         })
@@ -93,41 +97,24 @@ fn of_ids(ids: Vec<u32>) -> prompt::Prompt {
     prompt::Prompt::TokenIds(TokenIds { ids })
 }
 
-/// `request` with each of `prompts`.
-fn of_each(prompts: Vec<prompt::Prompt>, request: &GenerateRequest) -> Vec<GenerateRequest> {
-    prompts
-        .into_iter()
-        .map(|prompt| GenerateRequest {
-            prompt: Some(Prompt {
-                prompt: Some(prompt),
-            }),
-            ..request.clone()
-        })
-        .collect()
-}
-
 /// The texts of the prompts of `call`.
 ///
 /// # Errors
 /// Where ids are none of the model's.
 async fn texts(front: &Front, call: &Call) -> Result<Vec<String>, Failure> {
-    let mut texts = Vec::with_capacity(call.requests.len());
-    for (index, request) in call.requests.iter().enumerate() {
-        let prompt = request.prompt.as_ref().and_then(|it| it.prompt.as_ref());
+    let mut texts = Vec::with_capacity(call.prompts.len());
+    for (index, prompt) in call.prompts.iter().enumerate() {
         texts.push(match prompt {
-            Some(prompt::Prompt::Text(text)) => text.clone(),
-            Some(prompt::Prompt::TokenIds(TokenIds { ids })) => {
+            prompt::Prompt::Text(text) => text.clone(),
+            prompt::Prompt::TokenIds(TokenIds { ids }) => {
                 let ids = DetokenizeRequest {
-                    model: request.model.clone(),
+                    model: call.request.model.clone(),
                     token_ids: ids.clone(),
                 };
                 let text = front.api.detokenize(ids).await;
-                text.map_err(|error| {
-                    let own = [("token_ids", "prompt")];
-                    call.failure(Failure::of(error, &own), index)
-                })?
+                text.map_err(|error| call.failure(error, index))?
             }
-            Some(prompt::Prompt::Chat(_)) | None => String::new(),
+            prompt::Prompt::Chat(_) => String::new(),
         });
     }
     Ok(texts)

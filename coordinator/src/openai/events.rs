@@ -20,8 +20,9 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Those of `answers`, one with `n` choices for each prompt of `call`.
-    pub(super) fn new(call: Call, n: usize, answers: Vec<Answer>) -> Self {
+    /// Those of `answers`, one for each prompt of `call`.
+    pub(super) fn new(call: Call, answers: Vec<Answer>) -> Self {
+        let n = call.n();
         let open = n * answers.len();
         let answers = answers.into_iter().enumerate().map(|(prompt, answer)| {
             let events = ReceiverStream::new(answer);
@@ -37,7 +38,7 @@ impl Events {
 
     /// The number of choices, of all prompts.
     pub(super) fn choices(&self) -> usize {
-        self.n * self.call.requests.len()
+        self.n * self.call.prompts.len()
     }
 
     /// True for the first choice of a prompt.
@@ -68,8 +69,7 @@ impl Events {
             }
             Err(error) => {
                 self.open = 0;
-                let failure = Failure::of(error, &self.call.own);
-                Err(self.call.failure(failure, prompt))
+                Err(self.call.failure(error, prompt))
             }
         })
     }

@@ -1,7 +1,7 @@
 //! What the service calls a field, and what the body of a request calls it: an error names what the
 //! client wrote.
 
-/// A field's path in `specdec.v1`, and what the body calls it. The first that fits holds; with
+/// A field's path in `specdec.v1`, and what the body calls it. The longest that fits holds; with
 /// nothing on the right, the rest of the path stands alone.
 pub(super) type Rename = (&'static str, &'static str);
 
@@ -31,11 +31,14 @@ const RENAMES: [Rename; 20] = [
 
 /// What the body calls the field at `path`, where `own` says what this request calls some of them.
 pub(super) fn in_body(path: &str, own: &[Rename]) -> String {
-    let renamed = own
-        .iter()
-        .chain(&RENAMES)
-        .find_map(|(ours, theirs)| Some(format!("{theirs}{}", rest(path, ours)?)));
-    in_function(renamed.unwrap_or_else(|| path.to_owned()))
+    let all = RENAMES.iter().chain(own);
+    let fitting = all.filter_map(|(ours, theirs)| Some((ours.len(), theirs, rest(path, ours)?)));
+    // Of several as long as each other it is the last.
+    let renamed = fitting.max_by_key(|(len, ..)| *len);
+    in_function(renamed.map_or_else(
+        || path.to_owned(),
+        |(_, theirs, rest)| format!("{theirs}{rest}"),
+    ))
 }
 
 /// What follows `ours` in `path`, where that is a whole part of it.
@@ -99,6 +102,14 @@ mod tests {
         ];
         assert_eq!(in_body("stop.max_tokens", &own), "max_completion_tokens");
         assert_eq!(in_body("prompt", &own), "messages");
+        assert_eq!(
+            in_body("prompt.chat.messages[1].role", &own),
+            "messages[1].role"
+        );
+        assert_eq!(
+            in_body("logprobs.top", &[("logprobs.top", "logprobs")]),
+            "logprobs"
+        );
         assert_eq!(in_body("prompts", &own), "prompts");
     }
 }

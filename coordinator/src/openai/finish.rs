@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 #[serde(untagged)]
 pub(super) enum StopReason {
     /// This token.
-    Token(TokenId),
+    Token(u32),
     /// This string.
     String(String),
 }
@@ -37,7 +37,7 @@ impl Writing {
     /// Where no model is there.
     pub(super) fn new(front: &Front, call: &Call) -> Result<Self, Failure> {
         let model: Arc<Model> = front.api.model()?;
-        let request = &call.requests[0];
+        let request = &call.request;
         let ignored = request.stop.as_ref().is_some_and(|stop| stop.ignore_eos);
         let own_ends = if ignored {
             Arc::default()

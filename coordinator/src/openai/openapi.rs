@@ -1,6 +1,6 @@
 //! The OpenAPI document: made of the types that bodies are read into and answers are written from.
 
-use super::{chat, chat_answer, completions, models, tokenize};
+use super::{chat, completions, models, tokenize};
 use axum::Json;
 use utoipa::OpenApi;
 use utoipa::openapi;
@@ -21,8 +21,7 @@ use utoipa::openapi;
         models::version,
         tokenize::tokenize,
         tokenize::detokenize
-    ),
-    components(schemas(chat_answer::ChatPieces))
+    )
 )]
 struct Document;
 

@@ -6,7 +6,7 @@ use super::error::Failure;
 use super::tokenize::{DetokenizeRequest, TokenizeRequest};
 use axum::response::IntoResponse as _;
 use proptest::prelude::*;
-use proto::v1::{GenerateRequest, ToolMode, prompt, tool_choice};
+use proto::v1::{Chat, GenerateRequest, ToolMode, prompt, tool_choice};
 use serde_json::{Map, Value, json};
 
 /// A conversation with all that it can say.
@@ -44,7 +44,7 @@ fn full_completion() -> Value {
 }
 
 fn parameters() -> Map<String, Value> {
-    let parameters = json!({
+    let parameters = r#"{
         "model": "m", "stream": true, "n": 2,
         "stream_options": {"include_usage": true, "continuous_usage_stats": true},
         "temperature": 0.5, "top_p": 0.9, "top_k": -1, "min_p": 0.1, "typical_p": 0.9,
@@ -58,12 +58,9 @@ fn parameters() -> Map<String, Value> {
         "speculative": {"rule": "block", "sources": ["model", "ngram"], "p_min": 0.5},
         "speculative.enabled": true, "speculative.n_max": 4, "speculative.n_min": 2,
         "store": false, "metadata": {"a": "b"}, "service_tier": "auto", "safety_identifier": "x",
-        "prompt_cache_key": "x", "prompt_cache_retention": "24h", "cache_prompt": true,
-    });
-    match parameters {
-        Value::Object(parameters) => parameters,
-        _ => Map::new(),
-    }
+        "prompt_cache_key": "x", "prompt_cache_retention": "24h", "cache_prompt": true
+    }"#;
+    serde_json::from_str(parameters).expect("an object")
 }
 
 /// Reads `body` in every way there is. A refusal is the client's fault, with a message.
@@ -72,7 +69,7 @@ fn check(body: &[u8]) -> Result<(), TestCaseError> {
     let completion = parse::<CompletionRequest>(body).and_then(CompletionRequest::translate);
     for call in [chat, completion] {
         match call {
-            Ok(call) => prop_assert!(!call.requests.is_empty()),
+            Ok(call) => prop_assert!(!call.prompts.is_empty()),
             Err(failure) => refused(failure)?,
         }
     }
@@ -159,14 +156,18 @@ proptest! {
     }
 }
 
-fn translated(body: &Value) -> GenerateRequest {
+fn translated(body: &Value) -> (GenerateRequest, Chat) {
     let call = parse::<ChatRequest>(body.to_string().as_bytes()).and_then(ChatRequest::translate);
-    call.expect("a good body").requests.remove(0)
+    let mut call = call.expect("a good body");
+    match call.prompts.remove(0) {
+        prompt::Prompt::Chat(chat) => (call.request, chat),
+        prompt => panic!("no chat: {prompt:?}"),
+    }
 }
 
 #[test]
 fn a_full_chat_arrives_whole() {
-    let request = translated(&full_chat());
+    let (request, chat) = translated(&full_chat());
     assert_eq!(
         (&*request.model, request.n, request.seed),
         ("m", Some(2), Some(u64::MAX))
@@ -188,9 +189,6 @@ fn a_full_chat_arrives_whole() {
         format!("{schema:?}").contains(r#"{\"b\":1,\"a\":2}"#),
         "{schema:?}"
     );
-    let Some(prompt::Prompt::Chat(chat)) = request.prompt.and_then(|it| it.prompt) else {
-        panic!("no chat");
-    };
     let roles: Vec<_> = chat.messages.iter().map(|it| &*it.role).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool"]);
     assert_eq!(chat.messages[1].content, "a\nb");
@@ -210,10 +208,7 @@ fn a_choice_of_tools_without_tools_matters_only_where_one_must_be_called() {
     assert!(call("none").is_ok() && call("auto").is_ok());
     assert!(call("required").is_err());
     let tools = json!([{"function": {"name": "f"}}]);
-    let request = translated(&json!({"messages": [], "tools": tools, "tool_choice": "none"}));
-    let Some(prompt::Prompt::Chat(chat)) = request.prompt.and_then(|it| it.prompt) else {
-        panic!("no chat");
-    };
+    let (_, chat) = translated(&json!({"messages": [], "tools": tools, "tool_choice": "none"}));
     let choice = chat.tool_choice.and_then(|it| it.choice);
     assert_eq!(
         choice,
@@ -225,7 +220,7 @@ fn a_choice_of_tools_without_tools_matters_only_where_one_must_be_called() {
 fn a_full_completion_asks_once_for_each_prompt() {
     let body = full_completion().to_string();
     let call = parse::<CompletionRequest>(body.as_bytes()).and_then(CompletionRequest::translate);
-    assert_eq!(call.expect("a good body").requests.len(), 2);
+    assert_eq!(call.expect("a good body").prompts.len(), 2);
 }
 
 #[test]
