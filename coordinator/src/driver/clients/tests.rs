@@ -270,6 +270,7 @@ async fn a_client_that_takes_nothing_is_cut_off_with_a_reason_and_forgotten() {
     assert_eq!(text(&mut input).await, (0, "a".to_owned()));
     let error = input.recv().await.unwrap().unwrap_err();
     assert_eq!(error.class, Class::Aborted);
+    assert_eq!(clients.next().await, Some(ClientEvent::Served));
     assert!(input.recv().await.is_none(), "what waited is gone");
     assert!(clients.owners.is_empty() && clients.clients.is_empty());
 }
