@@ -13,7 +13,9 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use proto::v1::generate_response::Event;
 use service::Tasks;
 use specdec_tests::drafts::{Agreement, write_draft, write_target};
-use specdec_tests::{Client, Cluster, ClusterOptions, PATIENCE, Prompting, eventually, text_prompt};
+use specdec_tests::{
+    Client, Cluster, ClusterOptions, PATIENCE, Prompting, eventually, text_prompt,
+};
 use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -97,7 +99,9 @@ async fn rounds(client: &Client, flags: &str) -> Result<u32> {
     let request = text_prompt("Once upon a time there was a wolf");
     let mut request = Request::new(request.seed(3).drafting(3).tokens(60));
     let context = format!("00-{TRACE}-{CLIENT}-{flags}");
-    request.metadata_mut().insert("traceparent", context.parse()?);
+    request
+        .metadata_mut()
+        .insert("traceparent", context.parse()?);
     let mut stream = client.raw().generate(request).await?.into_inner();
     let mut rounds = None;
     while let Some(response) = stream.next().await {
