@@ -52,7 +52,7 @@ impl TraceService for Collector {
             let spans = spans.flat_map(|scope| scope.spans);
             seen.extend(spans.map(|span| (name.clone(), span)));
         }
-        Ok(Response::default())
+        Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
 
