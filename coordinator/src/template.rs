@@ -77,7 +77,7 @@ impl ChatTemplate {
             ("eos_token", &self.eos_token),
         ];
         let special = special.map(|(name, token)| (name.to_owned(), Value::from(&**token)));
-        let variables = Value::from_iter(variables.into_iter().chain(special));
+        let variables = Value::from_pairs(variables.into_iter().chain(special));
         self.environment
             .get_template(NAME)
             .and_then(|template| template.render(variables))
@@ -101,7 +101,7 @@ mod tests {
 
     fn user(content: &str) -> [(String, Value); 1] {
         let message = [("role", "user"), ("content", content)];
-        let messages = vec![Value::from_iter(message)];
+        let messages = vec![Value::from_pairs(message)];
         [("messages".to_owned(), messages.into())]
     }
 

@@ -169,7 +169,7 @@ impl Writer<'_> {
             let calls = message.tool_calls.iter().map(|call| self.call(call));
             fields.push(("tool_calls", calls.collect::<Vec<_>>().into()));
         }
-        Value::from_iter(fields)
+        Value::from_pairs(fields)
     }
 
     /// Templates write the arguments as JSON themselves.
@@ -180,10 +180,10 @@ impl Writer<'_> {
             Err(_) => self.text(&call.arguments),
         };
         let function = [("name", self.text(&call.name)), ("arguments", arguments)];
-        Value::from_iter([
+        Value::from_pairs([
             ("id", self.text(&call.id)),
             ("type", Value::from("function")),
-            ("function", Value::from_iter(function)),
+            ("function", Value::from_pairs(function)),
         ])
     }
 
@@ -191,16 +191,16 @@ impl Writer<'_> {
         let parameters = object(&tool.parameters).map(|schema| self.value(&schema));
         let parameters = parameters.unwrap_or_else(|_| {
             let none = [("type", Value::from("object")), ("properties", empty())];
-            Value::from_iter(none)
+            Value::from_pairs(none)
         });
         let mut function = vec![("name", self.text(&tool.name))];
         if !tool.description.is_empty() {
             function.push(("description", self.text(&tool.description)));
         }
         function.push(("parameters", parameters));
-        Value::from_iter([
+        Value::from_pairs([
             ("type", Value::from("function")),
-            ("function", Value::from_iter(function)),
+            ("function", Value::from_pairs(function)),
         ])
     }
 
@@ -213,7 +213,7 @@ impl Writer<'_> {
                 .map(|item| self.value(&item))
                 .collect::<Vec<_>>()
                 .into(),
-            ValueKind::Map => Value::from_iter(items().map(|key| {
+            ValueKind::Map => Value::from_pairs(items().map(|key| {
                 let item = value.get_item(&key).unwrap_or_default();
                 (self.value(&key), self.value(&item))
             })),
@@ -223,7 +223,7 @@ impl Writer<'_> {
 }
 
 fn empty() -> Value {
-    Value::from_iter(std::iter::empty::<(&str, Value)>())
+    Value::from_pairs(std::iter::empty::<(&str, Value)>())
 }
 
 /// A JSON object; its entries keep their order.
