@@ -215,7 +215,11 @@ impl Writer<'_> {
                 .into(),
             ValueKind::Map => Value::from_pairs(items().map(|key| {
                 let item = value.get_item(&key).unwrap_or_default();
-                (self.value(&key), self.value(&item))
+                let key = key.as_str().unwrap_or_default();
+                let key = self
+                    .0
+                    .map_or_else(|| key.to_owned(), |special| special.mark_key(key));
+                (key, self.value(&item))
             })),
             _ => value.clone(),
         }

@@ -81,6 +81,16 @@ impl SpecialTokens {
     /// `text`, which a user wrote, for the template. Code points that we use ourselves and that no
     /// text holds become U+FFFD.
     pub(super) fn mark(&self, text: &str) -> String {
+        self.marked(text, true)
+    }
+
+    /// `text`, which is a key within what a user wrote, for the template. Templates look entries up by
+    /// short names, so a key is left alone where it is only a piece of a special token.
+    pub(super) fn mark_key(&self, text: &str) -> String {
+        self.marked(text, false)
+    }
+
+    fn marked(&self, text: &str, may_go_on: bool) -> String {
         let own = [MARK, STAND_IN];
         let text = if text.contains(own) {
             Cow::Owned(text.replace(own, "\u{fffd}"))
@@ -92,7 +102,7 @@ impl SpecialTokens {
         let start = end - text.trim().len();
         let mut marked = String::with_capacity(text.len());
         for (at, c) in text.char_indices() {
-            if at == start && self.may_go_on_with(&text[start..end]) {
+            if may_go_on && at == start && self.may_go_on_with(&text[start..end]) {
                 marked.push(MARK);
             }
             marked.push(c);
