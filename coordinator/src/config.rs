@@ -43,7 +43,7 @@ pub struct Config {
     pub server: ServerOptions,
 
     /// Serves only clients with a key, sent as `Authorization: Bearer KEY`, of this TOML file:
-    /// [[keys]] with a name, and a key or its sha256. Read again on SIGHUP
+    /// `[[keys]]` with a name, and a key or its sha256. Read again on SIGHUP
     #[arg(long, env = "SPECDEC_API_KEYS", value_name = "FILE")]
     pub api_keys: Option<PathBuf>,
 

@@ -153,7 +153,7 @@ fn misshapen() -> Vec<Vec<u8>> {
         format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(1 << 20)).into_bytes(),
         vec![0; 1 << 16],
         (0..1 << 16)
-            .map(|index: u32| (index * 7919 >> 3) as u8)
+            .map(|index: u32| ((index * 7919) >> 3) as u8)
             .collect(),
         // The beginning of TLS.
         [

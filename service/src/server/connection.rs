@@ -22,6 +22,8 @@ pub(super) struct Connection<S> {
     opening: Option<Opening>,
     /// Runs while bytes wait to be sent.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// For how long.
+    write_stall: Duration,
 }
 
 #[derive(Debug)]
@@ -41,6 +43,7 @@ impl<S> Connection<S> {
                 deadline: Box::pin(sleep_until(deadline)),
             }),
             stalled: None,
+            write_stall: WRITE_STALL,
         }
     }
 
@@ -54,9 +57,8 @@ impl<S> Connection<S> {
             self.stalled = None;
             return written;
         }
-        let stalled = self
-            .stalled
-            .get_or_insert_with(|| Box::pin(sleep(WRITE_STALL)));
+        let stall = self.write_stall;
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(stall)));
         expired(stalled, cx, "the peer takes no more bytes")
     }
 }
@@ -144,43 +146,39 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Connection<S> {
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::time::timeout;
 
-    const LIMIT: Duration = Duration::from_secs(5);
+    const PATIENCE: Duration = Duration::from_secs(30);
+    const SHORT: Duration = Duration::from_millis(50);
 
-    fn pair() -> (Connection<DuplexStream>, DuplexStream) {
+    fn pair(write_stall: Duration) -> (Connection<DuplexStream>, DuplexStream) {
         let (ours, theirs) = duplex(64);
-        (Connection::new(ours, Instant::now() + LIMIT), theirs)
+        let mut ours = Connection::new(ours, Instant::now() + SHORT);
+        ours.write_stall = write_stall;
+        (ours, theirs)
     }
 
-    /// What reading comes to after `said`, however long it takes.
-    async fn after(said: &[u8]) -> io::Result<u8> {
-        let (mut ours, mut theirs) = pair();
-        theirs.write_all(said).await?;
+    /// A connection on which `said` has come, and its other end.
+    async fn after(said: &[u8]) -> (Connection<DuplexStream>, DuplexStream) {
+        let (mut ours, mut theirs) = pair(PATIENCE);
+        theirs.write_all(said).await.expect("room");
         let mut read = vec![0; said.len()];
-        ours.read_exact(&mut read).await?;
-        let began = Instant::now();
-        let later = async {
-            tokio::time::sleep(2 * LIMIT).await;
-            theirs.write_all(b"x").await?;
-            std::future::pending::<io::Result<()>>().await
-        };
-        let next = tokio::select! {
-            next = ours.read_u8() => next,
-            _ = later => unreachable!("it never ends"),
-        };
-        assert!(next.is_ok() || began.elapsed() >= LIMIT - Duration::from_millis(1));
-        next
+        ours.read_exact(&mut read).await.expect("open");
+        assert_eq!(read, said);
+        (ours, theirs)
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn who_leaves_open_what_it_speaks_is_cut_off() {
         for said in [&b""[..], b"P", &PREFACE[..23]] {
-            let error = after(said).await.expect_err("too late");
+            let (mut ours, _theirs) = after(said).await;
+            let next = timeout(PATIENCE, ours.read_u8()).await;
+            let error = next.expect("in time").expect_err("too late");
             assert_eq!(error.kind(), ErrorKind::TimedOut, "{said:?}");
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn who_has_begun_may_be_silent() {
         for said in [
             &b"G"[..],
@@ -188,27 +186,39 @@ mod tests {
             PREFACE,
             b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\nmore",
         ] {
-            assert_eq!(after(said).await.expect("open"), b'x', "{said:?}");
+            let (mut ours, _theirs) = after(said).await;
+            let silence = timeout(4 * SHORT, ours.read_u8()).await;
+            assert!(silence.is_err(), "{said:?}: {silence:?}");
         }
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_peer_that_reads_nothing_is_lost() {
-        let (mut ours, _theirs) = pair();
-        let error = ours.write_all(&[0; 65]).await.expect_err("stalled");
+        let (mut ours, _theirs) = pair(SHORT);
+        let written = timeout(PATIENCE, ours.write_all(&[0; 65])).await;
+        let error = written.expect("in time").expect_err("stalled");
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_peer_that_reads_slowly_is_not() {
-        let (mut ours, mut theirs) = pair();
+        let stall = Duration::from_secs(2);
+        let (mut ours, mut theirs) = pair(stall);
+        let began = Instant::now();
         let slow = async {
-            for _ in 0..128 {
-                tokio::time::sleep(WRITE_STALL / 2).await;
+            while began.elapsed() < 2 * stall {
                 theirs.read_u8().await.expect("open");
+                sleep(stall / 20).await;
             }
+            let mut rest = Vec::new();
+            theirs.read_to_end(&mut rest).await.expect("open");
         };
-        let (written, ()) = tokio::join!(ours.write_all(&[0; 192]), slow);
+        let write = async {
+            let written = ours.write_all(&[0; 256]).await;
+            drop(ours);
+            written
+        };
+        let (written, ()) = tokio::join!(write, slow);
         written.expect("sent");
     }
 }
