@@ -156,7 +156,9 @@ fn same_text(what: &str, plain: &Answer, answer: &Answer) {
     assert_eq!(answer.text, plain.text, "{what}: text");
     assert_eq!(answer.reason, plain.reason, "{what}: finish reason");
     assert_eq!(answer.matched, plain.matched, "{what}: matched");
-    assert_eq!(answer.usage, plain.usage, "{what}: usage");
+    // What a cache holds of a prompt depends on who asked before.
+    let counts = |answer: &Answer| (answer.usage.prompt_tokens, answer.usage.completion_tokens);
+    assert_eq!(counts(answer), counts(plain), "{what}: usage");
 }
 
 /// Every draft length, on prompts in turn, all at once; before that, where the setting says so,
