@@ -103,7 +103,7 @@ pub async fn run(
     let api = Arc::new(Api {
         served,
         admissions,
-        gate,
+        gate: gate.clone(),
         checks: Checks::new(),
         lookups: Semaphore::new(LOOKUPS),
         defaults: Defaults {
@@ -125,7 +125,12 @@ pub async fn run(
         grpc: Routes::from(generation).add_service(health),
         http: openai::router(api)
             .layer(named)
-            .merge(telemetry::http::router(&board, &metrics, shutdown.clone())),
+            .merge(telemetry::http::router(
+                &board,
+                &metrics,
+                gate,
+                shutdown.clone(),
+            )),
         gate: key_gate(&config, &tasks)?,
     };
 

@@ -9,7 +9,7 @@ use proto::v1::{GenerateRequest, GenerateResponse, LogprobsMode, generate_respon
 use service::Class;
 use specdec_tests::drafts::{Agreement, write_draft, write_target};
 use specdec_tests::{
-    Client, Cluster, ClusterOptions, Connection, Front, Outcome, PATIENCE, Prompting,
+    Client, Cluster, ClusterOptions, Connection, Front, Outcome, PATIENCE, Prompting, Scrape,
     SequenceCount, eventually, text_prompt,
 };
 use std::time::{Duration, Instant};
@@ -70,6 +70,9 @@ async fn storm(front: Front) -> Result<()> {
         };
         assert!((1..=60).contains(&retry_after.as_secs()), "{retry_after:?}");
     }
+    let counted = Scrape::of(url).await?;
+    let counted = counted.sum("specdec_requests_refused_total", &["reason=\"full\""]);
+    assert_eq!(counted, refused.len() as f64, "each refusal is counted");
     let mut times: Vec<_> = refused.iter().map(|(_, time)| *time).collect();
     times.sort_unstable();
     let quantile = |share: f64| times[(times.len() as f64 * share) as usize];
@@ -95,40 +98,32 @@ async fn of_500_http_connections_at_once_64_run_and_the_rest_is_refused() -> Res
     storm(Front::Http).await
 }
 
-/// How long a probe waits for a place.
-const PROBE: Duration = Duration::from_millis(20);
+/// Choices that run and that wait, as the coordinator's metrics say.
+async fn running_and_waiting(cluster: &Cluster) -> Result<(f64, f64)> {
+    let scrape = Scrape::of(cluster.coordinator.url()).await?;
+    let gauge = |name| scrape.sum(name, &[]);
+    Ok((
+        gauge("specdec_requests_running"),
+        gauge("specdec_requests_waiting"),
+    ))
+}
 
-/// Waits until all places are taken, those to wait at as well: by others than the probes, which are
-/// gone before the next ones.
-async fn full(client: &Client) -> Result<()> {
-    eventually("nothing more is taken", PATIENCE, || async {
-        for _ in 0..3 {
-            let mut probe = tonic::Request::new(request(1));
-            probe.set_timeout(PROBE);
-            let answer = client.raw().generate(probe).await;
-            if !answer.is_err_and(|status| status.code() == Code::ResourceExhausted) {
-                return false;
-            }
-            tokio::time::sleep(2 * PROBE).await;
-        }
-        true
+/// Waits until so many run and so many wait.
+async fn reach(cluster: &Cluster, expected: (f64, f64), patience: Duration) -> Result<()> {
+    let what = format!("{expected:?} run and wait");
+    eventually(&what, patience, || async {
+        running_and_waiting(cluster)
+            .await
+            .is_ok_and(|counts| counts == expected)
     })
     .await
 }
 
-/// Asks again where a probe has the place.
-async fn patiently(
+async fn generate(
     client: &Client,
     request: GenerateRequest,
 ) -> Result<tonic::Streaming<GenerateResponse>, Status> {
-    loop {
-        match client.raw().generate(request.clone()).await {
-            Err(status) if status.code() == Code::ResourceExhausted => {
-                tokio::time::sleep(PROBE / 4).await;
-            }
-            answer => return Ok(answer?.into_inner()),
-        }
-    }
+    Ok(client.raw().generate(request).await?.into_inner())
 }
 
 #[tokio::test]
@@ -146,22 +141,24 @@ async fn two_hundred_clients_that_leave_leave_nothing_behind() -> Result<()> {
     }))
     .await?;
     let mut waiting = (0..100)
-        .map(|_| patiently(&client, request(3500)).boxed())
+        .map(|_| generate(&client, request(3500)).boxed())
         .collect::<Vec<_>>();
     let first = futures::future::select_all(&mut waiting);
     tokio::select! {
         (answer, ..) = first => anyhow::bail!("one that waits has an answer: {:?}", answer.map(drop)),
-        all = full(&client) => all?,
+        all = reach(&cluster, (100.0, 100.0), PATIENCE) => all?,
     }
     target.reaches(100, PATIENCE).await?;
     draft.reaches(100, PATIENCE).await?;
     drop((streams, waiting));
-    let (at_target, at_draft) = tokio::join!(
+    let (at_target, at_draft, at_coordinator) = tokio::join!(
         target.reaches(0, WITHIN_A_SECOND),
-        draft.reaches(0, WITHIN_A_SECOND)
+        draft.reaches(0, WITHIN_A_SECOND),
+        reach(&cluster, (0.0, 0.0), WITHIN_A_SECOND),
     );
     at_target.context("target")?;
     at_draft.context("draft")?;
+    at_coordinator.context("coordinator")?;
     // All places are free: as many as there are run at once, and none of them waits.
     let again = try_join_all((0..100).map(|_| client.generate(request(3))));
     let again = tokio::time::timeout(PATIENCE, again).await??;
@@ -235,10 +232,10 @@ async fn shutdown_turns_away_who_waits_and_lets_run_what_runs() -> Result<()> {
     let client = cluster.client().await?;
     let mut running = client.raw().generate(request(TOKENS).plain()).await?;
     running.get_mut().next().await.context("a first token")??;
-    let mut waits = patiently(&client, request(1)).boxed();
+    let mut waits = generate(&client, request(1)).boxed();
     tokio::select! {
         answer = &mut waits => anyhow::bail!("it does not wait: {:?}", answer.map(drop)),
-        all = full(&client) => all?,
+        all = reach(&cluster, (1.0, 1.0), PATIENCE) => all?,
     }
     cluster.coordinator.signal("TERM").await?;
     let class = |status: Status| service::Error::from_status(&status).class;
@@ -275,14 +272,14 @@ async fn a_higher_priority_waits_less_long() -> Result<()> {
         };
         let (client, order) = (&client, &order);
         async move {
-            let mut stream = patiently(client, request).await?;
+            let mut stream = generate(client, request).await?;
             stream.next().await.context("a token")??;
             order.lock().expect("no panic").push(priority);
             anyhow::Ok(())
         }
     });
     let all_wait = async {
-        full(&client).await?;
+        reach(&cluster, (1.0, 3.0), PATIENCE).await?;
         drop(running);
         anyhow::Ok(())
     };

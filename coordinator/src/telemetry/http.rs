@@ -1,7 +1,9 @@
 //! What operators and their machines ask over HTTP: `/health`, `/ready` and `/metrics`.
 
+use super::admissions::Admissions;
 use super::health::{Peer, Workers};
 use super::{Board, Metrics};
+use crate::api::admission::Gate;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
@@ -37,18 +39,26 @@ struct Draft {
 }
 
 /// The routes. From `shutdown` on it is not ready.
-pub(crate) fn router(board: &Board, metrics: &Metrics, shutdown: CancellationToken) -> Router {
+pub(crate) fn router(
+    board: &Board,
+    metrics: &Metrics,
+    gate: Gate,
+    shutdown: CancellationToken,
+) -> Router {
     let health = Health {
         workers: board.subscribe(),
         shutdown,
     };
+    let mut registry = metrics.registry().registry;
+    registry.register_collector(Box::new(Admissions {
+        gate,
+        metrics: metrics.clone(),
+    }));
     Router::new()
         .route("/health", get(tell_health))
         .route("/ready", get(tell_ready))
         .with_state(health)
-        .merge(service::telemetry::metrics::router(
-            metrics.registry().registry,
-        ))
+        .merge(service::telemetry::metrics::router(registry))
 }
 
 /// Whether it serves: false while loading, without a target, and while that hangs.

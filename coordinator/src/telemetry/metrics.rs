@@ -107,9 +107,8 @@ pub(crate) struct Metrics {
     malformed_proposals: Counter,
     /// Choices that the target decodes.
     pub(super) running: Gauge,
-    /// Choices that wait for their turn, anywhere in the coordinator. Whoever lets them wait before
-    /// the driver has them counts them here meanwhile.
-    pub(crate) waiting: Gauge,
+    /// Choices that were let in and wait for the target.
+    pub(super) waiting: Gauge,
     pub(super) requests: Family<Labels<2>, Counter>,
     pub(super) prompt_tokens: Family<Labels<1>, Counter>,
     pub(super) generation_tokens: Family<Labels<1>, Counter>,
@@ -228,11 +227,6 @@ impl Metrics {
             "requests_running",
             "Choices of requests that the target decodes",
             &self.running,
-        );
-        to.add(
-            "requests_waiting",
-            "Choices of requests that wait for their turn",
-            &self.waiting,
         );
         to.add(
             "requests",

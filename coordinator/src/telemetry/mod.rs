@@ -2,6 +2,7 @@
 //!
 //! The driver has one [`Observer`], which it tells what it hears and does; nothing is decided here.
 
+mod admissions;
 mod course;
 mod health;
 pub(crate) mod http;
