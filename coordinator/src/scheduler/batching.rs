@@ -25,6 +25,9 @@ const OVERDUE: f64 = 0.1;
 /// A proposal that is overdue is not expected sooner than the clock ticks, in seconds.
 const TICK: f64 = 0.001;
 
+/// The longest that the first proposal of a draft worker is waited for.
+const TRIAL_PATIENCE: Duration = Duration::from_millis(500);
+
 /// What is expected of a draft worker of which nothing is known yet.
 const UNKNOWN_SECONDS: f64 = 0.005;
 
@@ -113,6 +116,12 @@ impl Scheduler {
                 }
             }
         }
+        if under_way == 0
+            && let Some(until) = self.trial_until(now)
+        {
+            self.target.wait_until = Some(until);
+            return None;
+        }
         if offers.is_empty() {
             return None;
         }
@@ -127,17 +136,36 @@ impl Scheduler {
         if under_way == 0 && !arrivals.is_empty() {
             let at_hand = Load {
                 sequences: offers.len(),
-                other_seconds: self.verifying.rtt.value().unwrap_or(0.0),
+                other_seconds: self.verifying.rtt.seconds_or(0.0),
                 tokens: offers.iter().map(Offer::tokens).sum(),
                 rows: offers.iter().map(Offer::rows).sum(),
             };
-            if let Some(seconds) = wait_for(&at_hand, &arrivals, &self.verifying.step) {
+            if let Some(seconds) = wait_for(
+                &at_hand,
+                &arrivals,
+                &self.verifying.step,
+                &self.verifying.step_beside,
+            ) {
                 let wait = Duration::from_secs_f64(seconds.clamp(0.0, 3600.0));
                 self.target.wait_until = Some(now + wait.max(SHORTEST_WAIT));
                 return None;
             }
         }
         Some(offers)
+    }
+
+    /// Until when to wait for a proposal where nothing was measured yet of what it costs without a
+    /// verification beside it, or of a verification without a draft beside it: whether they share a
+    /// machine shows only so.
+    fn trial_until(&self, now: Instant) -> Option<Instant> {
+        let trials = self.sequences.values().filter_map(|sequence| {
+            let seat = sequence.seat.as_ref().filter(|seat| seat.opened)?;
+            let known = &self.drafts[seat.worker].measured.step;
+            let known = known.seconds(1).is_some() && self.verifying.step.seconds(1).is_some();
+            let awaits = !known && !sequence.blocked && sequence.draft_len() > 0;
+            Some(seat.waiting.filter(|_| awaits)? + TRIAL_PATIENCE)
+        });
+        trials.min().filter(|until| *until > now)
     }
 
     /// What `sequence` has at hand.
@@ -196,7 +224,7 @@ impl Scheduler {
         let drafts = &self.drafts[seat.worker];
         let measured = &drafts.measured;
         let step = measured.step.seconds(drafts.seats);
-        let rtt = measured.rtt.value().unwrap_or(0.0);
+        let rtt = measured.rtt.seconds_or(0.0);
         let expected = step.map_or(UNKNOWN_SECONDS, |step| rtt + step * seat.wanted as f64);
         let elapsed = (now - since).as_secs_f64();
         let left = expected - elapsed;
@@ -215,7 +243,7 @@ impl Scheduler {
     }
 
     fn send_batch(&mut self, offers: &[Offer], now: Instant) {
-        let beside = self.verifying.rtt.value().unwrap_or(0.0);
+        let beside = self.verifying.rtt.seconds_or(0.0);
         let survivals = offers.iter().map(|offer| offer.survival.clone());
         let pays = trim(&survivals.collect::<Vec<_>>(), &self.verifying.step, beside);
         let mut items = BTreeMap::new();
@@ -237,26 +265,26 @@ impl Scheduler {
                 .map(|sent: &Sent| sent.item.clone())
                 .collect(),
         };
-        self.target.batches.push_back(Batch {
+        self.target.send(Batch {
             step,
             rows: items.values().map(|sent| 1 + sent.drafted()).sum(),
             items,
             sent: now,
             queued: !self.target.batches.is_empty(),
             disturbed: self.prefill_allowance() > Duration::ZERO,
-            ahead: self.drafts_ahead(),
+            beside: self.are_drafting(),
             due: now + allowance,
         });
         self.send_target(Command::Verify(batch));
     }
 
-    /// True where draft workers draft ahead for sequences that are being verified.
-    fn drafts_ahead(&self) -> bool {
-        let mut seats = self
-            .sequences
-            .values()
-            .filter_map(|sequence| sequence.seat.as_ref());
-        seats.any(|seat| seat.ahead_wanted > 0)
+    /// True where draft workers are at work.
+    fn are_drafting(&self) -> bool {
+        let mut sequences = self.sequences.values();
+        sequences.any(|sequence| {
+            let seat = sequence.seat.as_ref();
+            seat.is_some_and(|seat| seat.is_drafting(sequence.committed.len()))
+        })
     }
 }
 

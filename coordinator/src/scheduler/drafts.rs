@@ -204,6 +204,9 @@ impl Scheduler {
         if seat.proposals >= FORGIVEN_AFTER {
             sequence.seat_losses = 0;
         }
+        for batch in &mut self.target.batches {
+            batch.beside = true;
+        }
         self.frames.commit(worker, commit);
     }
 

@@ -5,7 +5,7 @@
 
 use super::speculating::Speculating;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Plan, Ranks, Round, StepCosts, Trust, observe_verification,
+    Acceptance, Confidence, Delay, Plan, Ranks, Round, StepCosts, Trust, observe_apart,
 };
 
 /// The share of recent plans that want two groups from which two are formed, and below which one.
@@ -15,8 +15,8 @@ const GROUPS_OUT: f64 = 0.4;
 /// No draft is asked to be surer than this.
 const MOST_CONFIDENT: f32 = 0.95;
 
-/// Round trips that their mean remembers.
-const RTT_MEMORY: f64 = 32.0;
+/// Draft steps that take so much longer during a verification share a machine with it.
+const SHARED: f64 = 1.25;
 
 /// The weight of the latest plan in that share.
 const GROUPS_WEIGHT: f64 = 0.05;
@@ -26,8 +26,10 @@ const GROUPS_WEIGHT: f64 = 0.05;
 pub(super) struct Measured {
     /// Seconds of a draft step, by sequences drafted at once.
     pub(super) step: StepCosts,
+    /// The same while the target verifies, which costs where they share a machine.
+    pub(super) step_beside: StepCosts,
     /// Seconds from a demand to its proposal, beside drafting.
-    pub(super) rtt: Ewma,
+    pub(super) rtt: Delay,
     /// How many of its tokens are accepted.
     pub(super) acceptance: Acceptance,
     /// Where the target's token stands among its candidates.
@@ -42,7 +44,8 @@ impl Default for Measured {
     fn default() -> Self {
         Self {
             step: StepCosts::default(),
-            rtt: Ewma::new(RTT_MEMORY),
+            step_beside: StepCosts::default(),
+            rtt: Delay::new(),
             acceptance: Acceptance::of_worker(),
             ranks: Ranks::default(),
             confidence: Confidence::default(),
@@ -52,12 +55,23 @@ impl Default for Measured {
 }
 
 impl Measured {
+    /// A draft step of `rows` took `seconds`; `beside` where the target verified meanwhile.
+    pub(super) fn observe_step(&mut self, beside: bool, rows: usize, seconds: f64) {
+        observe_apart(&mut self.step, &mut self.step_beside, rows, seconds, beside);
+    }
+
     /// Takes in what became of a proposal, for the worker and for the sequence.
     pub(super) fn observe(&mut self, round: Round, sequence: &mut Speculating) {
         self.acceptance.observe(round);
         let own = &mut sequence.acceptance;
         own.get_or_insert_with(|| Acceptance::from_prior(&self.acceptance))
             .observe(round);
+    }
+
+    /// True where its steps are slower while the target verifies.
+    pub(super) fn is_shared(&self) -> bool {
+        let both = self.step.seconds(1).zip(self.step_beside.seconds(1));
+        both.is_some_and(|(alone, beside)| beside > SHARED * alone)
     }
 
     /// The confidence below which one more drafted token costs more time than it saves. Those that
@@ -76,10 +90,10 @@ impl Measured {
 pub(super) struct Verifying {
     /// Seconds of a step, by rows.
     pub(super) step: StepCosts,
-    /// The same while draft workers draft ahead, which costs where they share a machine with it.
-    pub(super) step_ahead: StepCosts,
+    /// The same while draft workers draft, which costs where they share a machine with it.
+    pub(super) step_beside: StepCosts,
     /// Seconds from a batch to its verdicts, beside verification.
-    pub(super) rtt: Ewma,
+    pub(super) rtt: Delay,
     /// How far plans hold.
     pub(super) trust: Trust,
     /// Prompts were prefilled during the latest batch: what it took says nothing of others.
@@ -95,8 +109,8 @@ impl Default for Verifying {
     fn default() -> Self {
         Self {
             step: StepCosts::default(),
-            step_ahead: StepCosts::default(),
-            rtt: Ewma::new(RTT_MEMORY),
+            step_beside: StepCosts::default(),
+            rtt: Delay::new(),
             trust: Trust::new(),
             disturbed: false,
             sequences: 0,
@@ -112,9 +126,9 @@ impl Verifying {
         1 + usize::from(self.two)
     }
 
-    /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
-    pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
-        observe_verification(&mut self.step, &mut self.step_ahead, rows, seconds, ahead);
+    /// A step of `rows` took `seconds`; `beside` where draft workers drafted meanwhile.
+    pub(super) fn observe(&mut self, beside: bool, rows: usize, seconds: f64) {
+        observe_apart(&mut self.step, &mut self.step_beside, rows, seconds, beside);
     }
 
     pub(super) fn vote(&mut self, groups: usize) {

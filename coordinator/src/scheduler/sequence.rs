@@ -120,6 +120,16 @@ impl Seat {
     }
 }
 
+impl Seat {
+    /// True where the worker has something to compute for a sequence of `len` committed tokens: its
+    /// prefill, a proposal, or what may follow one.
+    pub(super) fn is_drafting(&self, len: usize) -> bool {
+        let answers = self.waiting.is_some() || self.probing || !self.opened;
+        let goes_on = self.ahead_wanted > 0 || self.asked.is_some();
+        answers || goes_on && self.sent == len
+    }
+}
+
 /// A request that runs.
 #[derive(Debug)]
 pub(super) struct Sequence {

@@ -8,7 +8,7 @@ use crate::commit::{Delta, Origin};
 use proto::v1::DraftEvent;
 use speculation::control::{Acceptance, Ewma, Gate, Mode, Plan, Round, Situation, plan};
 use speculation::{TokenId, common_prefix};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Tokens of a shadow probe where the controller would draft none: as many as show whether it pays.
 const PROBE_TOKENS: usize = 4;
@@ -19,8 +19,12 @@ const PROBE_STEPS: u64 = 16;
 /// Rounds whose n-grams are remembered.
 const NGRAM_MEMORY: f64 = 32.0;
 
-/// For how many rounds a plan holds.
+/// For how many rounds a plan holds at most. The first for one, the next ones for twice as long as
+/// the one before: at first each round tells much.
 const PLAN_HOLDS: u32 = 8;
+
+/// Draft steps count as computed beside a verification from this part of their time on.
+const BESIDE: f64 = 0.25;
 
 /// What is asked of a draft worker for one sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,13 +43,22 @@ pub(super) struct Speculating {
     /// How many drafted tokens are accepted; begins as its worker's.
     pub(super) acceptance: Option<Acceptance>,
     gate: Gate,
-    /// The latest plan, and for how many rounds it has held.
-    plan: Option<(Plan, u32)>,
+    /// The latest plan.
+    plan: Option<Held>,
     /// Tokens that n-grams offer for a round, on average.
     ngrams: Ewma,
     /// What the gate said last; none where it is not asked.
     mode: Option<Mode>,
     watched: Option<Watched>,
+}
+
+/// A plan that holds for some rounds.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    plan: Plan,
+    /// For how many, and how many of them are left.
+    rounds: u32,
+    left: u32,
 }
 
 /// A proposal that is compared with what is committed, and not verified.
@@ -70,7 +83,7 @@ impl Speculating {
 
     /// What it was to do in the round that ends, where it was free to choose.
     pub(super) fn doing(&self) -> Option<(Plan, Mode)> {
-        Some((self.plan?.0, self.mode?))
+        Some((self.plan?.plan, self.mode?))
     }
 
     /// N-grams offer so many tokens for the next round.
@@ -117,10 +130,11 @@ impl Scheduler {
             acceptance: acceptance.unwrap_or(&measured.acceptance),
             ranks: &measured.ranks,
             verify: &self.verifying.step,
-            verify_ahead: &self.verifying.step_ahead,
+            verify_beside: &self.verifying.step_beside,
             draft: &measured.step,
-            draft_rtt: measured.rtt.value().unwrap_or(0.0),
-            target_rtt: self.verifying.rtt.value().unwrap_or(0.0),
+            draft_beside: &measured.step_beside,
+            draft_rtt: measured.rtt.seconds_or(0.0),
+            target_rtt: self.verifying.rtt.seconds_or(0.0),
             sequences: decoding,
             drafting: drafts.seats,
             min,
@@ -158,7 +172,12 @@ impl Scheduler {
             return None;
         }
         let mut demand = demand(mode, &plan, min_confidence)?;
-        if demand.probe {
+        if demand.probe && measured.is_shared() {
+            // It would slow the target down as much as one that is of use.
+            demand.want = 1;
+            demand.probe = false;
+        }
+        if mode == Mode::Probe {
             self.drafts[worker].measured.probed = step;
         }
         if min > 0 && demand.ahead_want > 0 {
@@ -170,10 +189,12 @@ impl Scheduler {
 
     /// Learns from the times that a draft worker tells.
     pub(super) fn observe_drafting(&mut self, worker: WorkerId, event: &DraftEvent, now: Instant) {
+        let micros = event.steps.iter().map(|step| u64::from(step.micros)).sum();
+        let beside = self.target.busy_part(Duration::from_micros(micros), now) > BESIDE;
         for step in &event.steps {
             let seconds = f64::from(step.micros) / 1e6;
             let measured = &mut self.drafts[worker].measured;
-            measured.step.observe(step.rows as usize, seconds);
+            measured.observe_step(beside, step.rows as usize, seconds);
         }
         let answers = event.proposals.iter();
         for proposal in answers.filter(|proposal| proposal.assumed.is_empty()) {
@@ -254,11 +275,26 @@ impl Scheduler {
 }
 
 /// What would pay in `situation`. What is measured changes slowly: a plan holds for some rounds.
-fn held(latest: &mut Option<(Plan, u32)>, situation: &Situation<'_>) -> Plan {
-    let held = latest.filter(|(plan, rounds)| plan.known && *rounds < PLAN_HOLDS);
-    let (plan, rounds) = held.unwrap_or_else(|| (plan(situation), 0));
-    *latest = Some((plan, rounds + 1));
-    plan
+fn held(latest: &mut Option<Held>, situation: &Situation<'_>) -> Plan {
+    let held = match *latest {
+        Some(held) if held.left > 0 => Held {
+            left: held.left - 1,
+            ..held
+        },
+        before => {
+            let plan = plan(situation);
+            let before = before.filter(|before| before.plan.known);
+            let longer = before.map_or(1, |before| (2 * before.rounds).min(PLAN_HOLDS));
+            let rounds = if plan.known { longer } else { 1 };
+            Held {
+                plan,
+                rounds,
+                left: rounds - 1,
+            }
+        }
+    };
+    *latest = Some(held);
+    held.plan
 }
 
 fn demand(mode: Mode, plan: &Plan, min_confidence: f32) -> Option<Demand> {

@@ -7,10 +7,13 @@ use super::{Action, Scheduler, SequenceId};
 use proto::v1::{TargetCommand, TargetEvent, target_command::Command, target_event};
 use service::Class;
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often a target that comes back without ever answering gets the full time to answer.
 const MAX_RETURNS: u32 = 2;
+
+/// A pause between two batches that is none.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What the target takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,9 @@ pub(super) struct TargetState {
     pub(super) batches: VecDeque<Batch>,
     /// When the last verdicts came.
     pub(super) last_verdicts: Option<Instant>,
+    /// Since when it has had something to verify without a pause, and when it had last.
+    busy_since: Option<Instant>,
+    pub(super) busy_until: Option<Instant>,
     /// A proposal is waited for until then, and nothing is sent before.
     pub(super) wait_until: Option<Instant>,
     /// Since when it has done nothing for us: from its loss to its next answer.
@@ -52,13 +58,34 @@ pub(super) struct Batch {
     pub(super) queued: bool,
     /// True where prompts were prefilled when it was sent.
     pub(super) disturbed: bool,
-    /// True where draft workers draft ahead meanwhile.
-    pub(super) ahead: bool,
+    /// True where draft workers draft meanwhile.
+    pub(super) beside: bool,
     /// When its verdicts should have come.
     pub(super) due: Instant,
 }
 
 impl TargetState {
+    /// A batch is sent.
+    pub(super) fn send(&mut self, batch: Batch) {
+        let pause = self.busy_until.filter(|until| *until + PAUSE >= batch.sent);
+        if self.batches.is_empty() && pause.is_none() {
+            self.busy_since = Some(batch.sent);
+        }
+        self.batches.push_back(batch);
+    }
+
+    /// The part of the last `span` in which it had something to verify.
+    pub(super) fn busy_part(&self, span: Duration, now: Instant) -> f64 {
+        let idle = self.batches.is_empty();
+        let until = self.busy_until.filter(|_| idle).unwrap_or(now);
+        let Some(since) = self.busy_since else {
+            return 0.0;
+        };
+        let begin = since.max(now.checked_sub(span).unwrap_or(now));
+        let busy = until.saturating_duration_since(begin).as_secs_f64();
+        busy / span.as_secs_f64().max(1e-9)
+    }
+
     /// Nobody waited until now.
     pub(super) fn restart_stall(&mut self, now: Instant) {
         self.stalled = self.stalled.map(|_| now);

@@ -23,6 +23,7 @@ impl Scheduler {
             now,
         );
         self.target.last_verdicts = Some(now);
+        self.target.busy_until = Some(now);
         for verdict in verdicts.items {
             match batch.items.remove(&verdict.sequence) {
                 Some(sent) => self.verdict(sent, verdict, now),
@@ -54,7 +55,7 @@ impl Scheduler {
             None => compute,
         };
         self.verifying
-            .observe(batch.ahead, batch.rows, step.as_secs_f64());
+            .observe(batch.beside, batch.rows, step.as_secs_f64());
         if !batch.queued {
             let beside = (now - batch.sent).saturating_sub(compute);
             self.verifying.rtt.observe(beside.as_secs_f64());

@@ -21,6 +21,9 @@ const PRIOR: f64 = 0.7;
 const PRIOR_WEIGHT: f64 = 2.0;
 const PRIOR_HALVED: f64 = 8.0;
 
+/// What is not seen yet is off its assumption by this part of what the position before is.
+const SHIFT: f64 = 0.75;
+
 /// What became of one proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
@@ -145,8 +148,7 @@ impl Acceptance {
         let mut shift = 0.0;
         for index in 0..MAX_DRAFT {
             let Count { reached, passed } = self.long[index];
-            // What is not seen yet is off its assumption by half of what the position before is.
-            let assumed = (self.assumed[index] + 0.5 * shift).clamp(0.0, 1.0);
+            let assumed = (self.assumed[index] + SHIFT * shift).clamp(0.0, 1.0);
             let weight = PRIOR_WEIGHT / (1.0 + reached / PRIOR_HALVED);
             let hazard = (passed + weight * assumed) / (reached + weight);
             shift = hazard - self.assumed[index];

@@ -25,6 +25,9 @@ const JUMP: f64 = 1.25;
 /// Steps over which what was measured is given up, mostly, for what other measurements let expect.
 const DRIFT: f64 = 384.0;
 
+/// The same for each time that it was measured, where that was not often.
+const UNSURE: f64 = 96.0;
+
 /// What is moved along stays within this factor of what was measured. Each jump may be noise, and
 /// noise over noise would carry what is long out of use anywhere.
 const CARRIED: f64 = 8.0;
@@ -33,6 +36,8 @@ const CARRIED: f64 = 8.0;
 /// advances.
 ///
 /// - A single step out of line changes nothing: what is averaged is the median of the last three.
+///   The first steps of a worker, and the first of a size, are often slow: the shortest of the first
+///   ones counts, and the first of a size for no more than what others let expect.
 /// - Between measured sizes it interpolates; beyond the largest it goes on as between the smallest
 ///   and the largest, and below the smallest it is constant.
 /// - It never decreases with size: where measurements say so, they are averaged, those long ago
@@ -64,25 +69,58 @@ struct Point {
     carried: u64,
 }
 
-/// Takes in a verification of `rows`, either while drafts were computed ahead or without.
+/// Takes in a step of `size`, either alone or beside steps of the other kind: a verification while
+/// drafts are computed, or a draft step during a verification. They may share a machine.
 ///
-/// The two kinds are measured apart, but not independently: of the kind that was not used, time
-/// passes. Its measurements become old, and those with drafts ahead drift to those without, so that
-/// drafting ahead is tried again some time after it was found to slow verification down.
-pub fn observe_verification(
-    without: &mut StepCosts,
-    with: &mut StepCosts,
-    rows: usize,
+/// The two are measured apart, but not independently: of the one that was not used, time passes. Its
+/// measurements become old, and those beside others drift to those alone, so that computing both at
+/// once is tried again some time after it was found to be slow.
+pub fn observe_apart(
+    alone: &mut StepCosts,
+    beside: &mut StepCosts,
+    size: usize,
     seconds: f64,
-    drafting_ahead: bool,
+    is_beside: bool,
 ) {
-    if drafting_ahead {
-        with.observe(rows, seconds);
-        without.steps += 1;
+    if is_beside {
+        beside.observe(size, seconds);
+        alone.steps += 1;
     } else {
-        without.observe(rows, seconds);
-        with.drift_to(without);
+        alone.observe(size, seconds);
+        beside.drift_to(alone);
     }
+}
+
+/// Seconds of a step alone: no more than beside others, whatever was measured long ago.
+pub(super) fn seconds_alone(alone: &StepCosts, beside: &StepCosts, size: usize) -> Option<f64> {
+    let Some(seconds) = alone.seconds(size) else {
+        return beside.seconds(size);
+    };
+    let most = beside.seconds(size).filter(|_| beside.is_known(size));
+    Some(most.map_or(seconds, |most| seconds.min(most)))
+}
+
+/// Seconds of a step beside others. What was not measured is as much longer than alone as what was.
+pub(super) fn seconds_beside(alone: &StepCosts, beside: &StepCosts, size: usize) -> Option<f64> {
+    let (Some(without), Some(with)) = (alone.seconds(size), beside.seconds(size)) else {
+        return alone.seconds(size).or_else(|| beside.seconds(size));
+    };
+    if beside.is_known(size) {
+        return Some(with);
+    }
+    let slower = slowdown(alone, beside).unwrap_or(with / without.max(1e-9));
+    Some(without * slower.max(1.0))
+}
+
+/// How many times longer a step takes beside others, at most: where some sizes were cold alone, they
+/// say nothing. `None` where no size was measured in both ways.
+pub(super) fn slowdown(alone: &StepCosts, beside: &StepCosts) -> Option<f64> {
+    let both = beside.points.iter().filter_map(|point| {
+        let same = |other: &&Point| other.bucket == point.bucket;
+        let without = alone.points.iter().find(same)?;
+        Some(point.seconds / without.seconds.max(1e-9))
+    });
+    both.reduce(f64::max)
 }
 
 impl StepCosts {
@@ -119,7 +157,8 @@ impl StepCosts {
         self.steps += 1;
         for point in &mut self.points {
             if let Some(seconds) = other.seconds(point.size.round() as usize) {
-                point.seconds += (seconds - point.seconds) / DRIFT;
+                let drift = DRIFT.min(UNSURE * point.count as f64);
+                point.seconds += (seconds - point.seconds) / drift;
             }
         }
         self.derive();
@@ -127,10 +166,17 @@ impl StepCosts {
 
     fn derive(&mut self) {
         let steps = self.steps;
-        let measured = self
-            .points
-            .iter()
-            .map(|point| (point.seconds, point.weight(steps)));
+        let sure = self.points.iter().filter(|point| point.count > 1);
+        let mut sure: Vec<_> = sure.map(|point| (point.size, point.seconds)).collect();
+        if sure.is_empty() {
+            let points = self.points.iter().map(|point| (point.size, point.seconds));
+            sure.extend(points.min_by(|a, b| a.1.total_cmp(&b.1)));
+        }
+        let measured = self.points.iter().map(|point| {
+            let most = extrapolate(&sure, point.size).filter(|_| point.count == 1);
+            let seconds = most.map_or(point.seconds, |most| point.seconds.min(most));
+            (seconds, point.weight(steps))
+        });
         let seconds = monotone(measured);
         let sizes = self.points.iter().map(|point| point.size);
         self.curve = sizes.zip(seconds).collect();
@@ -148,6 +194,13 @@ impl StepCosts {
         self.points
             .iter()
             .any(|point| point.bucket == bucket && point.is_known(self.steps))
+    }
+
+    /// True where it was measured at least once, lately. The one time may be too long.
+    pub fn is_seen(&self, size: usize) -> bool {
+        let bucket = bucket(size.max(1));
+        let mut points = self.points.iter();
+        points.any(|point| point.bucket == bucket && self.steps - point.seen < 4 * FRESH)
     }
 
     /// What is out of use moves with what is in use, by the ratio by which a measurement moved.
@@ -220,9 +273,8 @@ impl Point {
         let [low, median, high] = sorted(self.last);
         let changed = low > self.seconds * JUMP || high * JUMP < self.seconds;
         self.seconds = match self.count {
-            // The first of all may be the one out of line, and a step is rarely too short.
-            2 => self.last[1].min(seconds),
-            3 => median,
+            // The first ones may be cold, and a step is rarely too short.
+            2..=4 => low,
             _ if changed => median,
             _ => self.seconds + (median - self.seconds) * weight,
         };

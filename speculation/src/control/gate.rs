@@ -22,7 +22,7 @@ const PROBE_SOON: u32 = 16;
 
 /// Rounds that speculation stays off for, at first and at most. Doubled each time that it did not
 /// stay on for [`PROVEN`] rounds: what looks good only from outside is tried less and less often.
-const FIRST_PAUSE: u32 = 64;
+const FIRST_PAUSE: u32 = 16;
 const LONGEST_PAUSE: u32 = 256;
 
 /// After so many rounds of speculation it was right to begin.
@@ -33,6 +33,9 @@ const PROVEN: u32 = 512;
 /// one token in 200.
 const LOOK_AFTER: u32 = 128;
 const LOOK_SOON: u32 = 8;
+
+/// The first such round: without it nobody could tell that a draft does not pay.
+const FIRST_LOOK: u32 = 2;
 
 /// What a sequence does in its next round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +80,7 @@ impl Gate {
             on: true,
             since: 0,
             since_probe: 0,
-            since_look: 0,
+            since_look: LOOK_AFTER - FIRST_LOOK,
             against: 0,
             pause: FIRST_PAUSE,
             switches: 0,

@@ -6,8 +6,8 @@
 //!
 //! | what | of whom | measured from |
 //! |---|---|---|
-//! | [`StepCosts`] | a worker | the time of each step, by its size |
-//! | [`Ewma`] | a worker | round trips, less the time computed |
+//! | [`StepCosts`] | a worker | the time of each step, by its size: alone, and beside the other kind |
+//! | [`Delay`] | a worker | round trips, less the time computed |
 //! | [`Acceptance`] | a sequence, a draft worker | verdicts |
 //! | [`Ranks`] | a draft worker | verdicts, where outcomes were followed |
 //! | [`Confidence`] | a draft worker | verdicts, with the draft's own probabilities |
@@ -22,6 +22,7 @@ mod acceptance;
 mod change;
 mod confidence;
 mod costs;
+mod delay;
 mod ewma;
 mod gate;
 mod monotone;
@@ -34,7 +35,8 @@ mod wait;
 
 pub use acceptance::{Acceptance, Round};
 pub use confidence::Confidence;
-pub use costs::{StepCosts, observe_verification};
+pub use costs::{StepCosts, observe_apart};
+pub use delay::Delay;
 pub use ewma::Ewma;
 pub use gate::{Gate, Mode};
 pub use plan::{Plan, Situation, plan};

@@ -22,11 +22,13 @@ pub struct Situation<'a> {
     pub ranks: &'a Ranks,
     /// Seconds of a verification, by rows.
     pub verify: &'a StepCosts,
-    /// The same, measured while drafts were computed ahead: they may share a machine. Where nothing
-    /// was, `verify` holds.
-    pub verify_ahead: &'a StepCosts,
+    /// The same beside draft steps: they may share a machine. Where nothing was measured, `verify`
+    /// holds.
+    pub verify_beside: &'a StepCosts,
     /// Seconds of a draft step, by the sequences (and branches) that it advances.
     pub draft: &'a StepCosts,
+    /// The same during a verification.
+    pub draft_beside: &'a StepCosts,
     /// Round trip to the draft worker without what it computes, in seconds.
     pub draft_rtt: f64,
     /// The same for the target worker.
@@ -75,12 +77,12 @@ pub struct Plan {
 /// |---|---|---|
 /// | plain | t_v(N) + r_t | 1 |
 /// | one batch | r_d + k·t_d(n) + t_v(N(k+1)) + r_t | E(k) |
-/// | two batches | the larger of 2·t_v(⌈N/2⌉(k+1)) and r_d + k·t_d(⌈n/2⌉) + t_v(⌈N/2⌉(k+1)) + r_t | E(k) |
+/// | two batches | the larger of 2·t_v(⌈N/2⌉(k+1)) and r_d + k·t_d(⌈n/2⌉) + t_v(⌈N/2⌉(k+1)) + r_t, all beside each other | E(k) |
 /// | ahead, a hit | the larger of t_v(N(s+1)) + r_t and r_d + s·t_d(rows) | E(s) |
 ///
 /// N: sequences, n: those of the draft worker, r: round trips, k: tokens drafted, s: tokens drafted
 /// ahead; rows: of a draft step ahead, n·(k+1)·width, or n for width 1. What a miss costs is with
-/// `Rates::ahead`. Takes some microseconds.
+/// `Rates::ahead`. Where steps are computed beside others, they cost what was measured so. Takes some microseconds.
 pub fn plan(situation: &Situation<'_>) -> Plan {
     let max = situation.max.min(MAX_DRAFT);
     let min = situation.min.min(max);
@@ -118,7 +120,8 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
             }
         }
     }
-    if situation.ahead {
+    // Where both share a machine, what is drafted ahead is taken from verification.
+    if situation.ahead && !rates.is_shared() {
         let ahead = best_ahead(&rates, min, max);
         if let Some((ahead, rate)) = ahead.filter(|(_, rate)| *rate > best.rate * SIMPLER) {
             best = Plan {
@@ -167,7 +170,7 @@ fn trial(situation: &Situation<'_>, min: usize, max: usize) -> Plan {
         plain_rate: 0.0,
         plain_groups: 1,
         known: false,
-        plain_known: situation.verify.is_known(situation.sequences),
+        plain_known: situation.verify.is_seen(situation.sequences),
     }
 }
 

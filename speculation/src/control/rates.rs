@@ -1,10 +1,14 @@
 //! Tokens per second of one sequence where all do the same, by what they do.
 
-use super::{MAX_DRAFT, Situation, StepCosts, WIDTHS};
+use super::costs::{seconds_alone, seconds_beside, slowdown};
+use super::{MAX_DRAFT, Situation, WIDTHS};
 
 /// What a plan by proposals that come late is worth beside one of the same rate by proposals that
 /// come in time: it stands and falls with how the batches happen to be.
 const LATE: f64 = 0.97;
+
+/// Verifications that take so many times longer beside drafts share a machine with them.
+const SHARED: f64 = 1.5;
 
 /// A way of drafting ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +30,14 @@ pub(crate) struct Rates<'a> {
     sequences: usize,
     /// Seconds of a verification, its round trip among them.
     verify: Table,
-    verify_ahead: Table,
-    /// The same for half of the sequences.
+    /// The same beside drafts.
+    verify_beside: Table,
+    /// The same for half of the sequences, alone where nothing is drafted.
     verify_half: Table,
-    /// Seconds of a draft step, for all and for half.
+    /// Seconds of a draft step for all, alone and during a verification.
     draft: f64,
+    draft_beside: f64,
+    /// The same during a verification for half of them.
     draft_half: f64,
     expected: Table,
     widths: [Width; WIDTHS.len()],
@@ -73,31 +80,39 @@ impl<'a> Rates<'a> {
     /// `None` where a cost was never measured.
     pub(crate) fn new(situation: &'a Situation<'a>) -> Option<Self> {
         let (sequences, drafting) = (situation.sequences.max(1), situation.drafting.max(1));
-        situation.verify.seconds(1)?;
-        let verify = |costs: &StepCosts, sequences: usize| -> Table {
-            std::array::from_fn(|k| {
-                let rows = sequences * (k + 1);
-                let seconds = costs
-                    .seconds(rows)
-                    .or_else(|| situation.verify.seconds(rows));
-                seconds.unwrap_or(0.0) + situation.target_rtt
-            })
-        };
+        situation.verify_alone(1)?;
+        let alone = |rows| situation.verify_alone(rows).unwrap_or(0.0) + situation.target_rtt;
+        let beside = |rows| situation.verify_beside(rows).unwrap_or(0.0) + situation.target_rtt;
+        let half = sequences.div_ceil(2);
         Some(Self {
             situation,
             sequences,
-            verify: verify(situation.verify, sequences),
-            verify_ahead: verify(situation.verify_ahead, sequences),
-            verify_half: verify(situation.verify, sequences.div_ceil(2)),
-            draft: situation.draft.seconds(drafting)?,
-            draft_half: situation.draft.seconds(drafting.div_ceil(2))?,
+            verify: std::array::from_fn(|k| alone(sequences * (k + 1))),
+            verify_beside: std::array::from_fn(|k| beside(sequences * (k + 1))),
+            verify_half: std::array::from_fn(|k| match k {
+                0 => alone(half),
+                _ => beside(half * (k + 1)),
+            }),
+            draft: situation.draft_alone(drafting)?,
+            draft_beside: situation.draft_beside(drafting)?,
+            draft_half: situation.draft_beside(drafting.div_ceil(2))?,
             expected: std::array::from_fn(|k| situation.acceptance.expected(k)),
             widths: WIDTHS.map(|width| Width::new(situation, width)),
         })
     }
 
+    /// True where drafts and verifications slow each other down.
+    pub(crate) fn is_shared(&self) -> bool {
+        let Situation {
+            verify,
+            verify_beside,
+            ..
+        } = self.situation;
+        slowdown(verify, verify_beside).is_some_and(|slower| slower > SHARED)
+    }
+
     pub(crate) fn plain_is_known(&self) -> bool {
-        self.situation.verify.is_known(self.sequences)
+        self.situation.verify.is_seen(self.sequences)
     }
 
     /// Plain decoding: the rate, and in how many batches.
@@ -124,7 +139,7 @@ impl<'a> Rates<'a> {
                 if waiting * self.verify[0] >= 1.0 {
                     waiting
                 } else {
-                    waiting.max(LATE * self.late(k, drafting))
+                    waiting.max(LATE * self.late(k))
                 }
             }
             _ if self.sequences < 2 => 0.0,
@@ -133,15 +148,17 @@ impl<'a> Rates<'a> {
     }
 
     /// Decoding plainly until the proposal is there. 0 where nothing would be left of it.
-    fn late(&self, k: usize, drafting: f64) -> f64 {
-        let rides = (drafting / positive(self.verify[0])).ceil();
+    fn late(&self, k: usize) -> f64 {
+        let drafting = self.situation.draft_rtt + k as f64 * self.draft_beside;
+        let ride = self.verify_beside[0];
+        let rides = (drafting / positive(ride)).ceil();
         let left = k as f64 - rides;
         if left < 1.0 {
             return 0.0;
         }
         let agree = self.agree(rides);
         let tokens = rides + agree * self.left(k as f64, rides);
-        tokens / positive(rides * self.verify[0] + agree * at(&self.verify, left))
+        tokens / positive(rides * ride + agree * at(&self.verify, left))
     }
 
     /// Seconds of a round of one of two batches: the target computes both in it, and each is
@@ -181,9 +198,9 @@ impl<'a> Rates<'a> {
 
     fn chain(&self, chain: &Chain) -> f64 {
         let after_hit = &chain.after_hit;
-        let verify_hit = at(&self.verify_ahead, after_hit.drafted);
-        let verify_miss = at(&self.verify_ahead, chain.want);
-        let ride = positive(self.verify_ahead[0]);
+        let verify_hit = at(&self.verify_beside, after_hit.drafted);
+        let verify_miss = at(&self.verify_beside, chain.want);
+        let ride = positive(self.verify_beside[0]);
         let fresh = at(&self.expected, chain.want);
         let others = self.sequences > 1;
 
@@ -226,7 +243,7 @@ impl<'a> Rates<'a> {
         let waits = misses * (waits_miss + late_miss) + waits_hit;
         let drafted = hits * (after_hit.drafted - rides_hit) + misses * (chain.want - rides_miss);
         // Of many sequences a batch holds some of each kind, and costs what they are on average.
-        let verifying = at(&self.verify_ahead, drafted / (1.0 + rides)) * (1.0 + rides);
+        let verifying = at(&self.verify_beside, drafted / (1.0 + rides)) * (1.0 + rides);
         tokens / positive(verifying + waits)
     }
 
@@ -278,7 +295,7 @@ impl Width {
         let hit: Table = std::array::from_fn(|k| ranks.hit(k, width, acceptance).clamp(0.0, 1.0));
         let at_end = ranks.after_acceptance(width);
         let drafting = situation.drafting.max(1);
-        let seconds = |rows: usize| situation.draft.seconds(rows).unwrap_or(0.0);
+        let seconds = |rows: usize| situation.draft_beside(rows).unwrap_or(0.0);
         let outcomes = |k: usize| if width > 1 { (k + 1) * width } else { 1 };
         Self {
             at_end: std::array::from_fn(|k| acceptance.survival(k) * at_end / positive(hit[k])),
@@ -286,6 +303,24 @@ impl Width {
             step: std::array::from_fn(|k| seconds(drafting * outcomes(k))),
             redraft_step: std::array::from_fn(|k| seconds((drafting - 1) * outcomes(k) + 1)),
         }
+    }
+}
+
+impl Situation<'_> {
+    fn verify_alone(&self, rows: usize) -> Option<f64> {
+        seconds_alone(self.verify, self.verify_beside, rows)
+    }
+
+    fn verify_beside(&self, rows: usize) -> Option<f64> {
+        seconds_beside(self.verify, self.verify_beside, rows)
+    }
+
+    fn draft_alone(&self, rows: usize) -> Option<f64> {
+        seconds_alone(self.draft, self.draft_beside, rows)
+    }
+
+    fn draft_beside(&self, rows: usize) -> Option<f64> {
+        seconds_beside(self.draft, self.draft_beside, rows)
     }
 }
 

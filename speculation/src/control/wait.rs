@@ -1,6 +1,7 @@
 //! Whether a batch should wait for proposals that are under way.
 
 use super::StepCosts;
+use super::costs::seconds_beside;
 
 /// What is at hand for a batch. Those that would ride along with one token, since their proposals
 /// are not there, are counted in it.
@@ -32,24 +33,36 @@ pub struct Arrival {
 /// verification together; `None` not to wait.
 ///
 /// Waiting for one proposal is waiting for all before it. Where nothing was measured there is no
-/// waiting; and none at all for a gain within the error of measurement.
-pub fn wait_for(now: &Offer, later: &[Arrival], verify: &StepCosts) -> Option<f64> {
+/// waiting; and none at all for a gain within the error of measurement. What is verified before the
+/// last proposal is there is verified `beside` drafts: they may share a machine.
+pub fn wait_for(
+    now: &Offer,
+    later: &[Arrival],
+    verify: &StepCosts,
+    beside: &StepCosts,
+) -> Option<f64> {
     /// What waiting has to bring.
     const WORTH: f64 = 1.01;
-    let rate = |tokens: f64, rows: usize, waited: f64| {
-        let seconds = waited + verify.seconds(rows)? + now.other_seconds;
+    let rate = |tokens: f64, rows: usize, waited: f64, drafting: bool| {
+        let verification = if drafting {
+            seconds_beside(verify, beside, rows)
+        } else {
+            verify.seconds(rows)
+        };
+        let seconds = waited + verification? + now.other_seconds;
         Some(tokens / seconds.max(1e-9))
     };
-    let at_once = rate(now.tokens, now.rows, 0.0)?;
+    let at_once = rate(now.tokens, now.rows, 0.0, !later.is_empty())?;
     let mut later = later.to_vec();
     later.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
     let (mut tokens, mut rows) = (now.tokens, now.rows);
     let mut best = (at_once * WORTH, None);
-    for arrival in later {
+    let last = later.len().saturating_sub(1);
+    for (index, arrival) in later.into_iter().enumerate() {
         let seconds = arrival.seconds.max(0.0);
         tokens += arrival.tokens;
         rows += arrival.rows;
-        let waited = rate(tokens, rows, seconds)?;
+        let waited = rate(tokens, rows, seconds, index < last)?;
         if waited > best.0 {
             best = (waited, Some(seconds));
         }

@@ -2,7 +2,7 @@
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use speculation::control::{StepCosts, observe_verification};
+use speculation::control::{StepCosts, observe_apart};
 
 fn near(value: Option<f64>, expected: f64, tolerance: f64) -> bool {
     value.is_some_and(|value| (value - expected).abs() <= tolerance * expected)
@@ -190,17 +190,17 @@ fn what_was_once_too_slow_is_tried_again() {
 fn verifications_with_drafts_ahead_drift_to_those_without_and_these_become_old() {
     let (mut without, mut with) = (StepCosts::new(), StepCosts::new());
     for _ in 0..20 {
-        observe_verification(&mut without, &mut with, 1, 0.017, false);
-        observe_verification(&mut without, &mut with, 5, 0.040, true);
+        observe_apart(&mut without, &mut with, 1, 0.017, false);
+        observe_apart(&mut without, &mut with, 5, 0.040, true);
     }
     assert!(near(with.seconds(5), 0.040, 0.1) && near(without.seconds(5), 0.017, 0.01));
     assert!(without.is_known(1));
     for _ in 0..400 {
-        observe_verification(&mut without, &mut with, 5, 0.040, true);
+        observe_apart(&mut without, &mut with, 5, 0.040, true);
     }
     assert!(!without.is_known(1) && near(with.seconds(5), 0.040, 0.01));
     for _ in 0..2000 {
-        observe_verification(&mut without, &mut with, 1, 0.017, false);
+        observe_apart(&mut without, &mut with, 1, 0.017, false);
     }
     assert!(near(with.seconds(5), 0.017, 0.05), "{:?}", with.seconds(5));
 }

@@ -7,6 +7,8 @@ pub(crate) fn costs(base: f64, row: f64) -> StepCosts {
     let mut costs = StepCosts::new();
     for _ in 0..4 {
         for size in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] {
+            // Once is not enough to be believed.
+            costs.observe(size, base + row * size as f64);
             costs.observe(size, base + row * size as f64);
         }
     }
@@ -45,8 +47,9 @@ impl Case {
             acceptance: &self.acceptance,
             ranks: &self.ranks,
             verify: &self.verify,
-            verify_ahead: &self.ahead_verify,
+            verify_beside: &self.ahead_verify,
             draft: &self.draft,
+            draft_beside: &self.draft,
             draft_rtt: self.rtt,
             target_rtt: self.rtt,
             sequences: self.sequences,
@@ -190,8 +193,9 @@ fn where_the_draft_is_far_away_it_is_drafted_for_later() {
             acceptance: &case.acceptance,
             ranks: &case.ranks,
             verify: &case.verify,
-            verify_ahead: &case.ahead_verify,
+            verify_beside: &case.ahead_verify,
             draft: &case.draft,
+            draft_beside: &case.draft,
             draft_rtt: 0.080,
             target_rtt: 0.0,
             sequences: 1,

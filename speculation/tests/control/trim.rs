@@ -45,6 +45,8 @@ fn nothing_is_better_than_what_it_keeps() {
             .collect();
         let mut verify = StepCosts::new();
         for size in [1, 2, 4, 8, 16] {
+            // Once is not enough to be believed.
+            verify.observe(size, rng.random_range(0.001..0.02) + 0.002 * size as f64);
             verify.observe(size, rng.random_range(0.001..0.02) + 0.002 * size as f64);
         }
         let other = rng.random_range(0.0..0.01);
@@ -64,11 +66,15 @@ fn nothing_is_better_than_what_it_keeps() {
 fn free_rows_are_all_kept_and_dear_ones_none() {
     let items = [vec![0.9, 0.8], vec![0.1], vec![]];
     let mut free = StepCosts::new();
+    // Once is not enough to be believed.
+    free.observe(1, 0.02);
     free.observe(1, 0.02);
     assert_eq!(trim(&items, &free, 0.0), [2, 1, 0]);
     assert_eq!(trim(&items, &StepCosts::new(), 0.0), [2, 1, 0], "unknown");
     let mut dear = StepCosts::new();
     dear.observe(1, 0.01);
+    dear.observe(1, 0.01);
+    dear.observe(2, 0.02);
     dear.observe(2, 0.02);
     assert_eq!(trim(&items, &dear, 0.0), [0, 0, 0]);
     assert!(trim(&[], &dear, 0.0).is_empty());
@@ -78,7 +84,10 @@ fn free_rows_are_all_kept_and_dear_ones_none() {
 fn what_a_round_costs_besides_makes_slots_cheaper() {
     let items = [vec![0.5, 0.25, 0.12, 0.06]];
     let mut verify = StepCosts::new();
+    // Once is not enough to be believed.
     verify.observe(1, 0.010);
+    verify.observe(1, 0.010);
+    verify.observe(8, 0.045);
     verify.observe(8, 0.045);
     let kept = |other| trim(&items, &verify, other)[0];
     assert!(kept(0.0) < kept(0.1), "{} {}", kept(0.0), kept(0.1));
@@ -89,7 +98,10 @@ fn a_slot_counts_only_with_those_before_it() {
     // A survival that rises is no survival: the second slot is worth no more than the first.
     let items = [vec![0.01, 0.9], vec![0.5]];
     let mut verify = StepCosts::new();
+    // Once is not enough to be believed.
     verify.observe(1, 0.010);
+    verify.observe(1, 0.010);
+    verify.observe(8, 0.030);
     verify.observe(8, 0.030);
     assert_eq!(trim(&items, &verify, 0.0), [0, 1]);
 }

@@ -7,6 +7,8 @@ use speculation::control::{Arrival, Offer, StepCosts, wait_for};
 fn costs(base: f64, row: f64) -> StepCosts {
     let mut costs = StepCosts::new();
     for size in [1, 4, 16, 64] {
+        // Once is not enough to be believed.
+        costs.observe(size, base + row * size as f64);
         costs.observe(size, base + row * size as f64);
     }
     costs
@@ -40,7 +42,7 @@ fn no_other_wait_is_better() {
                 rows: rng.random_range(0..5),
             })
             .collect();
-        let got = wait_for(&now, &later, &verify);
+        let got = wait_for(&now, &later, &verify, &verify);
         let taken = rate(&now, &later, &verify, got.unwrap_or(0.0));
         let at_once = rate(&now, &[], &verify, 0.0);
         for arrival in &later {
@@ -69,15 +71,21 @@ fn a_proposal_that_comes_soon_is_worth_it_and_one_that_comes_late_is_not() {
         tokens: 1.7,
         rows: 3,
     };
-    assert_eq!(wait_for(&alone, &[arrival(0.008)], &verify), Some(0.008));
-    assert_eq!(wait_for(&alone, &[arrival(0.080)], &verify), None);
-    assert_eq!(wait_for(&alone, &[], &verify), None);
+    assert_eq!(
+        wait_for(&alone, &[arrival(0.008)], &verify, &verify),
+        Some(0.008)
+    );
+    assert_eq!(wait_for(&alone, &[arrival(0.080)], &verify, &verify), None);
+    assert_eq!(wait_for(&alone, &[], &verify, &verify), None);
     // Where the target itself is far away, a round is long anyway.
     let far = Offer {
         other_seconds: 0.080,
         ..alone
     };
-    assert_eq!(wait_for(&far, &[arrival(0.080)], &verify), Some(0.080));
+    assert_eq!(
+        wait_for(&far, &[arrival(0.080)], &verify, &verify),
+        Some(0.080)
+    );
     // Fifteen others that are ready do not wait for one.
     let many = Offer {
         sequences: 16,
@@ -85,10 +93,10 @@ fn a_proposal_that_comes_soon_is_worth_it_and_one_that_comes_late_is_not() {
         rows: 60,
         other_seconds: 0.0,
     };
-    assert_eq!(wait_for(&many, &[arrival(0.008)], &verify), None);
+    assert_eq!(wait_for(&many, &[arrival(0.008)], &verify, &verify), None);
     // Two that come one after the other: for both.
     let both = [arrival(0.006), arrival(0.004)];
-    assert_eq!(wait_for(&alone, &both, &verify), Some(0.006));
+    assert_eq!(wait_for(&alone, &both, &verify, &verify), Some(0.006));
 }
 
 #[test]
@@ -104,5 +112,8 @@ fn nothing_measured_no_waiting() {
         tokens: 5.0,
         rows: 5,
     };
-    assert_eq!(wait_for(&now, &[soon], &StepCosts::new()), None);
+    assert_eq!(
+        wait_for(&now, &[soon], &StepCosts::new(), &StepCosts::new()),
+        None
+    );
 }

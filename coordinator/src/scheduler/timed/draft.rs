@@ -3,6 +3,7 @@
 //! draft done or under way.
 
 use super::law::{Law, WINDOW};
+use super::pace::{Pace, Rough};
 use super::{DraftSetting, Micros};
 use crate::scheduler::SequenceId;
 use proto::v1::{DraftCommand, DraftCommit, DraftEvent, DraftOpened, Proposal, StepTime};
@@ -12,15 +13,26 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct TimedDraft {
     setting: DraftSetting,
+    pace: Pace,
     held: BTreeMap<SequenceId, Held>,
-    /// The jobs that the step under way advances.
-    stepping: Option<Vec<(SequenceId, u64)>>,
+    /// Opened, and not said so.
+    opened: Vec<DraftOpened>,
+    /// What runs, and since when.
+    running: Option<(Running, Micros)>,
     /// Of which the coordinator has not heard.
     steps: Vec<StepTime>,
     now: Micros,
     next_job: u64,
     /// Proposals asked for so far.
     pub(super) asked: usize,
+}
+
+/// What a worker does at a time.
+#[derive(Debug)]
+enum Running {
+    /// A step of these jobs.
+    Step(Vec<(SequenceId, u64)>),
+    Prefill(Vec<DraftOpened>),
 }
 
 #[derive(Debug)]
@@ -52,11 +64,13 @@ impl Job {
 }
 
 impl TimedDraft {
-    pub(super) fn new(setting: DraftSetting) -> Self {
+    pub(super) fn new(setting: DraftSetting, rough: Rough) -> Self {
         Self {
             setting,
+            pace: Pace::new(setting.step, rough),
             held: BTreeMap::new(),
-            stepping: None,
+            opened: Vec::new(),
+            running: None,
             steps: Vec::new(),
             now: 0,
             next_job: 0,
@@ -68,7 +82,7 @@ impl TimedDraft {
         self.now = now;
         let mut event = DraftEvent::default();
         for open in command.opens {
-            event.opened.push(DraftOpened {
+            self.opened.push(DraftOpened {
                 sequence: open.sequence,
                 epoch: open.epoch,
                 base_len: open.token_ids.len() as u32,
@@ -87,6 +101,9 @@ impl TimedDraft {
         }
         for id in command.closes {
             self.held.remove(&id);
+        }
+        if self.setting.prefill == 0 {
+            event.opened = std::mem::take(&mut self.opened);
         }
         (event != DraftEvent::default()).then_some(event)
     }
@@ -167,10 +184,16 @@ impl TimedDraft {
         }
     }
 
-    /// Begins a step of all jobs that are not done.
-    pub(super) fn start_step(&mut self) -> Option<Micros> {
-        if self.stepping.is_some() {
+    /// Begins a prefill, or a step of all jobs that are not done; returns what it takes.
+    pub(super) fn start_step(&mut self, now: Micros) -> Option<Micros> {
+        if self.running.is_some() {
             return None;
+        }
+        if !self.opened.is_empty() {
+            let opened = std::mem::take(&mut self.opened);
+            let work = self.setting.prefill * opened.len() as Micros;
+            self.running = Some((Running::Prefill(opened), now));
+            return Some(work);
         }
         let jobs = self.held.iter().flat_map(|(id, held)| {
             let open = held.jobs.iter().filter(|job| !job.is_done());
@@ -178,17 +201,28 @@ impl TimedDraft {
         });
         let jobs: Vec<_> = jobs.collect();
         let rows = jobs.len();
-        self.stepping = (rows > 0).then_some(jobs);
-        (rows > 0).then(|| self.setting.step.micros(rows))
+        self.running = (rows > 0).then_some((Running::Step(jobs), now));
+        (rows > 0).then(|| self.pace.next(rows))
     }
 
     pub(super) fn end_step(&mut self, now: Micros) -> Option<DraftEvent> {
         self.now = now;
-        let stepped = self.stepping.take().expect("a step that ran");
-        self.steps.push(StepTime {
-            rows: stepped.len() as u32,
-            micros: self.setting.step.micros(stepped.len()) as u32,
-        });
+        match self.running.take().expect("a step that ran") {
+            (Running::Step(jobs), begun) => {
+                self.steps.push(StepTime {
+                    rows: jobs.len() as u32,
+                    micros: (now - begun) as u32,
+                });
+                self.advance(jobs, now)
+            }
+            (Running::Prefill(opened), _) => Some(DraftEvent {
+                opened,
+                ..DraftEvent::default()
+            }),
+        }
+    }
+
+    fn advance(&mut self, stepped: Vec<(SequenceId, u64)>, now: Micros) -> Option<DraftEvent> {
         let mut event = DraftEvent::default();
         let mut drafted = Vec::new();
         for (id, number) in stepped {

@@ -6,7 +6,10 @@
 
 mod draft;
 mod law;
+mod machine;
+mod pace;
 mod rates;
+mod shared;
 mod target;
 
 use super::{
@@ -16,6 +19,8 @@ use crate::request::Choice;
 use crate::testing;
 use draft::TimedDraft;
 use law::Law;
+use machine::{Machine, Worker};
+use pace::{Rough, Step};
 use proto::v1::{DraftCommand, TargetCommand};
 use speculation::{NoiseKey, TokenId};
 use std::cmp::Reverse;
@@ -32,19 +37,6 @@ const PATIENCE: Patience = Patience {
 /// Microseconds since the beginning.
 type Micros = u64;
 
-/// What a worker's step takes.
-#[derive(Debug, Clone, Copy)]
-struct Step {
-    base: Micros,
-    row: f64,
-}
-
-impl Step {
-    fn micros(self, rows: usize) -> Micros {
-        self.base + (self.row * rows as f64) as Micros
-    }
-}
-
 /// What a world is like.
 #[derive(Debug, Clone)]
 struct Setting {
@@ -52,6 +44,9 @@ struct Setting {
     target_rtt: Micros,
     drafts: Vec<DraftSetting>,
     options: SpecOptions,
+    /// Target and draft workers share one machine's time.
+    shared: bool,
+    rough: Rough,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -60,15 +55,17 @@ struct DraftSetting {
     rtt: Micros,
     agreement: f64,
     max_sequences: usize,
+    /// What it takes to open a sequence.
+    prefill: Micros,
 }
 
 /// What happens at a time.
 #[derive(Debug)]
 enum Happening {
     AtTarget(Box<TargetCommand>),
-    TargetStepEnds,
     AtDraft(usize, DraftCommand),
-    DraftStepEnds(usize),
+    /// On this machine, as of this version of what runs there.
+    StepEnds(usize, u64),
     AtCoordinator(Box<Event>),
     /// Nothing: the scheduler asked to be woken.
     Wake,
@@ -93,6 +90,8 @@ struct World {
     next: u64,
     target: TimedTarget,
     drafts: Vec<TimedDraft>,
+    /// The target's, then one of each draft worker; the first alone where it is shared.
+    machines: Vec<Machine>,
     clients: BTreeMap<SequenceId, Client>,
     committed: usize,
     /// When the scheduler is to be woken.
@@ -110,8 +109,9 @@ impl World {
             queue: BinaryHeap::new(),
             happenings: BTreeMap::new(),
             next: 0,
-            target: TimedTarget::new(setting.target),
+            target: TimedTarget::new(setting.target, setting.rough),
             drafts: Vec::new(),
+            machines: Vec::new(),
             clients: BTreeMap::new(),
             committed: 0,
             wake_at: None,
@@ -119,6 +119,12 @@ impl World {
             max_draft: 8,
             setting,
         };
+        let machines = if world.setting.shared {
+            1
+        } else {
+            1 + world.setting.drafts.len()
+        };
+        world.machines.resize_with(machines, Machine::default);
         let limits = TargetLimits {
             max_sequences: 256,
             max_draft_tokens: 16,
@@ -128,7 +134,9 @@ impl World {
             replaced: false,
         });
         for (worker, draft) in world.setting.drafts.clone().into_iter().enumerate() {
-            world.drafts.push(TimedDraft::new(draft));
+            world
+                .drafts
+                .push(TimedDraft::new(draft, world.setting.rough));
             let limits = DraftLimits {
                 max_sequences: draft.max_sequences,
                 max_draft_tokens: 16,
@@ -254,26 +262,44 @@ impl World {
                 self.target.take(*command, self.now);
                 self.start_target();
             }
-            Happening::TargetStepEnds => {
-                let delay = self.setting.target_rtt / 2;
-                for event in self.target.end_step(self.now) {
-                    self.after(
-                        delay,
-                        Happening::AtCoordinator(Box::new(Event::Target(event))),
-                    );
-                }
-                self.start_target();
-            }
             Happening::AtDraft(worker, command) => {
                 let said = self.drafts[worker].take(command, self.now);
                 self.say(worker, said);
                 self.start_draft(worker);
             }
-            Happening::DraftStepEnds(worker) => {
-                let said = self.drafts[worker].end_step(self.now);
-                self.say(worker, said);
-                self.start_draft(worker);
+            Happening::StepEnds(machine, version) => self.steps_end(machine, version),
+        }
+    }
+
+    fn steps_end(&mut self, machine: usize, version: u64) {
+        if self.machines[machine].version != version {
+            return;
+        }
+        let ended = self.machines[machine].finish(self.now);
+        for worker in &ended {
+            match *worker {
+                Worker::Target => self.tell(),
+                Worker::Draft(worker) => {
+                    let said = self.drafts[worker].end_step(self.now);
+                    self.say(worker, said);
+                }
             }
+        }
+        for worker in ended {
+            match worker {
+                Worker::Target => self.start_target(),
+                Worker::Draft(worker) => self.start_draft(worker),
+            }
+        }
+        self.foresee(machine);
+    }
+
+    /// What the target says at the end of a step.
+    fn tell(&mut self) {
+        let delay = self.setting.target_rtt / 2;
+        for event in self.target.end_step(self.now) {
+            let event = Event::Target(event);
+            self.after(delay, Happening::AtCoordinator(Box::new(event)));
         }
     }
 
@@ -296,14 +322,28 @@ impl World {
     }
 
     fn start_target(&mut self) {
-        if let Some(delay) = self.target.start_step(self.now) {
-            self.after(delay, Happening::TargetStepEnds);
+        if let Some(work) = self.target.start_step() {
+            self.start(0, Worker::Target, work);
         }
     }
 
     fn start_draft(&mut self, worker: usize) {
-        if let Some(delay) = self.drafts[worker].start_step() {
-            self.after(delay, Happening::DraftStepEnds(worker));
+        if let Some(work) = self.drafts[worker].start_step(self.now) {
+            let machine = if self.setting.shared { 0 } else { 1 + worker };
+            self.start(machine, Worker::Draft(worker), work);
+        }
+    }
+
+    fn start(&mut self, machine: usize, worker: Worker, work: Micros) {
+        self.machines[machine].start(worker, work, self.now);
+        self.foresee(machine);
+    }
+
+    fn foresee(&mut self, machine: usize) {
+        let running = &self.machines[machine];
+        let version = running.version;
+        if let Some(delay) = running.next_end() {
+            self.after(delay, Happening::StepEnds(machine, version));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the scheduler makes of workers: tokens per second on the virtual clock.
 
-use super::{DraftSetting, Setting, SpecOptions, Step, World};
+use super::{DraftSetting, Rough, Setting, SpecOptions, Step, World};
 
 const SECOND: u64 = 1_000_000;
 
@@ -20,11 +20,14 @@ fn setting(agreement: f64, rtt_ms: f64, ahead: bool) -> Setting {
             rtt: (rtt_ms * 1e3) as u64,
             agreement,
             max_sequences: 256,
+            prefill: 0,
         }],
         options: SpecOptions {
             ahead,
             ..SpecOptions::default()
         },
+        shared: false,
+        rough: Rough::NONE,
     }
 }
 

@@ -1,7 +1,8 @@
 //! A target whose steps take time: all that came before a step begins is computed in it.
 
+use super::Micros;
 use super::law::Law;
-use super::{Micros, Step};
+use super::pace::{Pace, Rough, Step};
 use crate::scheduler::SequenceId;
 use proto::v1::{
     TargetCommand, TargetEvent, TargetOpen, TargetOpened, Verdict, VerdictBatch, VerifyBatch,
@@ -19,7 +20,7 @@ struct Work {
 
 #[derive(Debug)]
 pub(super) struct TimedTarget {
-    step: Step,
+    pace: Pace,
     held: BTreeMap<SequenceId, Vec<TokenId>>,
     waiting: Work,
     computing: Option<Work>,
@@ -28,9 +29,9 @@ pub(super) struct TimedTarget {
 }
 
 impl TimedTarget {
-    pub(super) fn new(step: Step) -> Self {
+    pub(super) fn new(step: Step, rough: Rough) -> Self {
         Self {
-            step,
+            pace: Pace::new(step, rough),
             held: BTreeMap::new(),
             waiting: Work::default(),
             computing: None,
@@ -47,7 +48,7 @@ impl TimedTarget {
     }
 
     /// Begins a step where there is something to do and none runs; returns how long it takes.
-    pub(super) fn start_step(&mut self, _now: Micros) -> Option<Micros> {
+    pub(super) fn start_step(&mut self) -> Option<Micros> {
         let idle = self.waiting.opens.is_empty() && self.waiting.batches.is_empty();
         if self.computing.is_some() || idle {
             return None;
@@ -57,7 +58,7 @@ impl TimedTarget {
         let rows = items.map(|item| 1 + item.draft_ids.len()).sum::<usize>() + work.opens.len();
         self.steps.push(rows);
         self.computing = Some(work);
-        Some(self.step.micros(rows))
+        Some(self.pace.next(rows))
     }
 
     pub(super) fn end_step(&mut self, now: Micros) -> Vec<TargetEvent> {

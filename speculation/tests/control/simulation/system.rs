@@ -5,8 +5,8 @@ use super::world::World;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use speculation::control::{
-    Acceptance, Arrival, Ewma, Gate, Mode, Offer, Plan, Ranks, Round, Situation, StepCosts, Trust,
-    observe_verification, plan, wait_for,
+    Acceptance, Arrival, Delay, Gate, Mode, Offer, Plan, Ranks, Round, Situation, StepCosts, Trust,
+    observe_apart, plan, wait_for,
 };
 
 /// The most that is drafted.
@@ -50,8 +50,8 @@ pub(super) struct System {
     verify: StepCosts,
     verify_ahead: StepCosts,
     draft: StepCosts,
-    draft_rtt: Ewma,
-    target_rtt: Ewma,
+    draft_rtt: Delay,
+    target_rtt: Delay,
     ranks: Ranks,
     worker: Acceptance,
     trust: Trust,
@@ -70,8 +70,8 @@ impl System {
             verify: StepCosts::new(),
             verify_ahead: StepCosts::new(),
             draft: StepCosts::new(),
-            draft_rtt: Ewma::new(32.0),
-            target_rtt: Ewma::new(32.0),
+            draft_rtt: Delay::new(),
+            target_rtt: Delay::new(),
             ranks: Ranks::new(),
             worker: Acceptance::of_worker(),
             trust: Trust::new(),
@@ -180,10 +180,11 @@ impl System {
             acceptance: &self.sequences[member].acceptance,
             ranks: &self.ranks,
             verify: &self.verify,
-            verify_ahead: &self.verify_ahead,
+            verify_beside: &self.verify_ahead,
             draft: &self.draft,
-            draft_rtt: self.draft_rtt.value_or(0.0),
-            target_rtt: self.target_rtt.value_or(0.0),
+            draft_beside: &self.draft,
+            draft_rtt: self.draft_rtt.seconds_or(0.0),
+            target_rtt: self.target_rtt.seconds_or(0.0),
             sequences: self.sequences.len(),
             drafting: self.sequences.len(),
             min: 0,
@@ -258,7 +259,7 @@ impl System {
         let wait = if unknown {
             last
         } else {
-            wait_for(&offer, &later, costs)
+            wait_for(&offer, &later, costs, costs)
         };
         wait.map(|wait| wait + busy)
     }
@@ -300,7 +301,7 @@ impl System {
             .iter()
             .any(|item| item.tokens > 0 && item.plan.ahead_want > 0);
         let seconds = self.world.verify_seconds(&mut self.rng, rows, ahead);
-        observe_verification(
+        observe_apart(
             &mut self.verify,
             &mut self.verify_ahead,
             rows,
