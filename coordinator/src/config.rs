@@ -11,6 +11,7 @@ pub use workers::WorkerOptions;
 use crate::access::read_keys;
 use crate::links::{DraftPlace, check_url};
 use crate::model::ModelOptions;
+use crate::scheduler::Patience;
 use clap::{Parser, ValueEnum};
 use service::config::ConfigError;
 use service::server::ServerOptions;
@@ -66,6 +67,12 @@ pub struct Config {
     #[arg(long, env = "SPECDEC_DRAFT_RESOLVE_MS", default_value_t = 5000, value_name = "MS",
         value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     pub draft_resolve_ms: u64,
+
+    /// Whether a request may name the model of a draft worker, which then answers alone, without
+    /// speculation, beside its drafting
+    #[arg(long, env = "SPECDEC_SERVE_DRAFT_MODELS", value_enum, default_value_t = Switch::On,
+        value_name = "SWITCH")]
+    pub serve_draft_models: Switch,
 
     /// Certificates and tokens between the coordinator and its workers.
     #[command(flatten)]
@@ -202,6 +209,14 @@ impl Config {
     /// How long the target may take for a round, and how long requests wait for a lost one.
     pub fn target_timeout(&self) -> Duration {
         Duration::from_millis(self.target_timeout_ms)
+    }
+
+    /// How long workers are waited for.
+    pub(crate) fn patience(&self) -> Patience {
+        Patience {
+            draft: self.draft_timeout(),
+            target: self.target_timeout(),
+        }
     }
 
     /// How long running requests may go on after a signal to end.

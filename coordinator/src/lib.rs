@@ -6,9 +6,11 @@
 //! (`detokenize`) up to where that ends (`stop`), and streamed. No model is computed here.
 
 mod access;
+mod alone;
 mod api;
 mod commit;
 mod config;
+mod deployments;
 mod detokenize;
 mod driver;
 mod links;
@@ -30,15 +32,20 @@ pub use config::{
     WorkerOptions,
 };
 
+use alone::Alone;
 use api::admission::Gate;
 use api::{Api, Checks, LOOKUPS, grpc::Grpc};
 use axum::middleware;
+use deployments::Deployments;
 use driver::Driver;
-use futures::future::BoxFuture;
-use links::{Discovery, DraftLink, LinkEvent, Pulse, ServedModel, SystemResolver, TargetLink};
+use futures::future::{BoxFuture, OptionFuture};
+use links::{
+    Discovery, DraftLink, KnownModels, LinkEvent, Pulse, ServedModel, SystemResolver, TargetLink,
+};
+use proto::v1::ModelRole;
 use proto::v1::generation_server::GenerationServer;
 use request::Defaults;
-use scheduler::{Patience, WorkerId};
+use scheduler::WorkerId;
 use service::client::Peers;
 use service::reload::reloaded;
 use service::server::{
@@ -78,6 +85,8 @@ pub async fn run(
 
     // The workers.
     let target = TargetLink::new(
+        ModelRole::Target,
+        KnownModels::default(),
         config.target.clone(),
         &peers,
         config.model_options(),
@@ -86,11 +95,16 @@ pub async fn run(
         pulse.clone(),
     )?;
     tasks.spawn("target link", target.run());
+    let deployments = Deployments::new(served.clone(), admissions, board.subscribe());
+    let alone = (config.serve_draft_models == Switch::On).then(|| {
+        let (deployments, peers) = (deployments.clone(), peers.clone());
+        Alone::new(&config, deployments, peers, &metrics, tasks.spawner())
+    });
     let drafts = Discovery::new(
         config.draft_places()?,
         config.draft_resolve_interval(),
         SystemResolver,
-        draft_links(peers, served.clone(), events, pulse),
+        draft_links(peers, served, events, pulse, alone),
     );
     tasks.spawn("draft workers", drafts.run());
 
@@ -101,8 +115,7 @@ pub async fn run(
     let gate = Gate::new(config.admission.capacity(), config.admission.max_wait());
     tasks.spawn("draining", drain(gate.clone(), shutdown.clone()));
     let api = Arc::new(Api {
-        served,
-        admissions,
+        deployments,
         gate: gate.clone(),
         checks: Checks::new(),
         lookups: Semaphore::new(LOOKUPS),
@@ -135,12 +148,8 @@ pub async fn run(
     };
 
     // Between the two. It must outlive the open calls, and without it there is nothing to serve.
-    let patience = Patience {
-        draft: config.draft_timeout(),
-        target: config.target_timeout(),
-    };
     let driver = Driver::new(
-        patience,
+        config.patience(),
         config.speculation.scheduling(),
         config.admission.slow_client_timeout(),
         from_links,
@@ -182,21 +191,27 @@ fn key_gate(config: &Config, tasks: &Tasks) -> anyhow::Result<Option<server::Gat
     Ok(Some(server::Gate::new(keys)))
 }
 
-/// What runs for each draft worker.
+/// What runs for each draft worker: its drafting, and its model `alone`.
 fn draft_links(
     peers: Peers,
     served: ServedModel,
     events: mpsc::Sender<LinkEvent>,
     pulse: Pulse,
+    alone: Option<Alone>,
 ) -> impl Fn(WorkerId, String, CancellationToken) -> BoxFuture<'static, ()> + Send + 'static {
     move |worker, url, retire| {
         let (served, events, pulse) = (served.clone(), events.clone(), pulse.clone());
+        let alone = alone.clone();
+        let alone = alone.map(|alone| alone.serve(worker, url.clone(), retire.clone()));
         let link = DraftLink::new(worker, url.clone(), &peers, served, events, pulse);
         Box::pin(async move {
-            match link {
-                Ok(link) => link.run(retire).await,
-                Err(error) => tracing::error!(worker, url, %error, "draft worker left out"),
-            }
+            let drafting = async {
+                match link {
+                    Ok(link) => link.run(retire).await,
+                    Err(error) => tracing::error!(worker, url, %error, "draft worker left out"),
+                }
+            };
+            tokio::join!(drafting, OptionFuture::from(alone));
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The draft worker: it holds the small model and proposes tokens.
 //!
-//! [`run`] loads the model and serves `specdec.v1.Draft`. `grpc` answers the calls; `stream` is a
+//! [`run`] loads the model and serves `specdec.v1.Draft`, and on the same engine `specdec.v1.Target`,
+//! for those who ask for the small model alone. `grpc` answers the calls; `stream` is a
 //! Propose stream from its first command to its last; `history` keeps what one sequence's cache
 //! holds of its committed tokens; `proposer` draws tokens; `outcomes` are what is drafted ahead while the target
 //! verifies. Knows nothing of clients, and nothing of the target's model.
@@ -26,6 +27,9 @@ use tonic::server::NamedService as _;
 use tonic::service::Routes;
 use worker::Pulse;
 
+/// The services: proposals, and the model alone.
+static NAMES: [&str; 2] = [DraftServer::<Draft>::NAME, target_worker::NAME];
+
 /// Loads the model and serves it on `listener` until `shutdown`; sequences that are open then may
 /// go on for a while.
 ///
@@ -44,8 +48,14 @@ pub async fn run(
     let service = DraftServer::new(Draft::new(served.clone(), shutdown.clone()))
         .max_decoding_message_size(MAX_MESSAGE_BYTES)
         .max_encoding_message_size(MAX_MESSAGE_BYTES);
-    let name = DraftServer::<Draft>::NAME;
     let routes = Routes::new(service);
+    // A model that lacks tokens would not say what it says as a target.
+    let (names, routes) = if config.draft_vocab.is_some() {
+        (&NAMES[..1], routes)
+    } else {
+        let alone = target_worker::service(&served, &shutdown);
+        (&NAMES[..], routes.add_service(alone))
+    };
     let (access, pulse) = (&config.access, Pulse::default());
-    worker::serve(&served, name, routes, access, listener, shutdown, pulse).await
+    worker::serve(&served, names, routes, access, listener, shutdown, pulse).await
 }

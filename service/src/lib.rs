@@ -13,5 +13,5 @@ pub mod telemetry;
 mod tls;
 
 pub use error::{Class, Error};
-pub use tasks::Tasks;
+pub use tasks::{Spawner, Tasks};
 pub use tokio_util::sync::CancellationToken;

@@ -31,15 +31,15 @@ impl Default for Pulse {
     }
 }
 
-/// Serves `routes`, which hold the service `name`, and the worker's metrics, to whom `access` lets in,
+/// Serves `routes`, which hold the services `names`, and the worker's metrics, to whom `access` lets in,
 /// until `shutdown`. The health
-/// of `name`, and of the server as a whole, is serving while the engine makes progress, as `pulse` says.
+/// of `names`, and of the server as a whole, is serving while the engine makes progress, as `pulse` says.
 ///
 /// # Errors
 /// As [`service::server::serve`].
 pub async fn serve(
     served: &Served,
-    name: &'static str,
+    names: &'static [&'static str],
     routes: Routes,
     access: &AccessOptions,
     listener: TcpListener,
@@ -47,7 +47,7 @@ pub async fn serve(
     pulse: Pulse,
 ) -> anyhow::Result<()> {
     let (reporter, health) = service::server::health(&shutdown);
-    let health_of = HealthOf { reporter, name };
+    let health_of = HealthOf { reporter, names };
     health_of.report(ServingStatus::Serving).await;
     let tasks = Tasks::new();
     let engine = served.engine.clone();
@@ -63,13 +63,13 @@ pub async fn serve(
 /// Whose health is reported.
 struct HealthOf {
     reporter: HealthReporter,
-    name: &'static str,
+    names: &'static [&'static str],
 }
 
 impl HealthOf {
     async fn report(&self, status: ServingStatus) {
-        for service in ["", self.name] {
-            self.reporter.set_service_status(service, status).await;
+        for service in self.names.iter().chain(&[""]) {
+            self.reporter.set_service_status(*service, status).await;
         }
     }
 }

@@ -80,8 +80,8 @@ async fn serve(served: Served, tasks: &Tasks, pulse: Pulse) -> Channel {
             server: ServerOptions::default(),
             worker_token_file: None,
         };
-        let name = "specdec.v1.Target";
-        let serving = worker::serve(&served, name, routes, &access, listener, shutdown, pulse);
+        let names = &["specdec.v1.Target"];
+        let serving = worker::serve(&served, names, routes, &access, listener, shutdown, pulse);
         serving.await.expect("serves");
     });
     service::client::channel(&format!("http://{address}")).expect("valid")

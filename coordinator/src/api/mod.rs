@@ -11,14 +11,14 @@ mod tests;
 pub(crate) use caller::Caller;
 pub(crate) use checks::Checks;
 
+use crate::deployments::Deployments;
 use crate::driver::{Admission, OUTPUT};
-use crate::links::ServedModel;
 use crate::model::Model;
 use crate::prompt::{self, Tokenized};
 use crate::request::{self, Defaults, ValidRequest};
 use admission::Gate;
 use proto::v1::generate_response::Event;
-use proto::v1::{self, DetokenizeRequest, GenerateRequest, ModelRole, TokenizeRequest};
+use proto::v1::{self, DetokenizeRequest, GenerateRequest, TokenizeRequest};
 use service::{Class, Error};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,10 +36,8 @@ pub(crate) type Answer = mpsc::Receiver<Result<Event, Error>>;
 /// The service behind both fronts.
 #[derive(Debug)]
 pub(crate) struct Api {
-    /// The served model, while there is one.
-    pub(crate) served: ServedModel,
-    /// Where admitted requests go.
-    pub(crate) admissions: mpsc::Sender<Admission>,
+    /// The models, and where admitted requests for each go.
+    pub(crate) deployments: Deployments,
     /// Who may run, and who waits.
     pub(crate) gate: Gate,
     /// Where requests are checked.
@@ -60,7 +58,7 @@ impl Api {
         request: GenerateRequest,
         caller: Caller,
     ) -> Result<Answer, Error> {
-        let model = self.model()?;
+        let (model, admissions) = self.deployments.find(&request.model)?;
         let defaults = self.defaults;
         // What cannot even wait is refused before anything is done for it.
         let choices = request::check_choices(request.n, &defaults)?;
@@ -80,9 +78,9 @@ impl Api {
             pass,
         };
         // It holds as many as may run at once.
-        self.admissions
+        admissions
             .try_send(admission)
-            .map_err(|_| Error::new(Class::Unavailable, "the server is shutting down"))?;
+            .map_err(|_| Error::new(Class::Unavailable, "the model is no longer served"))?;
         Ok(answer)
     }
 
@@ -91,12 +89,9 @@ impl Api {
     /// # Errors
     /// Why it has none, with the field's path where one is wrong.
     pub(crate) async fn tokenize(&self, request: TokenizeRequest) -> Result<Tokenized, Error> {
-        let model = self.model()?;
+        let model = self.model(&request.model)?;
         let _lookup = self.lookup()?;
-        let work = move || {
-            request::check_model(&request.model, &model)?;
-            prompt::tokenize(request.prompt, &model)
-        };
+        let work = move || prompt::tokenize(request.prompt, &model);
         self.checks.run(None, work).await
     }
 
@@ -105,34 +100,30 @@ impl Api {
     /// # Errors
     /// Why they have none, with the field's path where one is wrong.
     pub(crate) async fn detokenize(&self, request: DetokenizeRequest) -> Result<String, Error> {
-        let model = self.model()?;
+        let model = self.model(&request.model)?;
         let _lookup = self.lookup()?;
-        let work = move || {
-            request::check_model(&request.model, &model)?;
-            prompt::detokenize(request.token_ids, &model)
-        };
+        let work = move || prompt::detokenize(request.token_ids, &model);
         self.checks.run(None, work).await
     }
 
-    /// The models that can be asked for: none before a target is connected.
+    /// The models that can be asked for: the target first, then drafts that answer alone.
     pub(crate) fn models(&self) -> Vec<v1::Model> {
-        let model = self.model().ok();
-        let target = model.map(|model| v1::Model {
+        let models = self.deployments.models().into_iter();
+        let told = models.map(|(model, role)| v1::Model {
             id: model.name.clone(),
             // It came as a u32.
             context_length: model.context_length as u32,
-            role: ModelRole::Target.into(),
+            role: role.into(),
         });
-        target.into_iter().collect()
+        told.collect()
     }
 
-    /// The served model.
+    /// The model that a request means by `name`.
     ///
     /// # Errors
-    /// [`Class::Unavailable`] while there is none.
-    pub(crate) fn model(&self) -> Result<Arc<Model>, Error> {
-        let model = self.served.borrow().clone();
-        model.ok_or_else(|| Error::new(Class::Unavailable, "the target is not connected"))
+    /// As [`Deployments::find`].
+    pub(crate) fn model(&self, name: &str) -> Result<Arc<Model>, Error> {
+        Ok(self.deployments.find(name)?.0)
     }
 
     /// A place among the lookups.

@@ -1,5 +1,6 @@
 use super::*;
 use crate::access::Limits;
+use crate::telemetry::Board;
 use crate::testing;
 use admission::Capacity;
 use proto::v1::{Prompt, TokenIds, prompt};
@@ -34,8 +35,7 @@ fn api(
         tokens: Some(1000),
     };
     let api = Api {
-        served,
-        admissions,
+        deployments: Deployments::new(served, admissions, Board::default().subscribe()),
         gate: Gate::new(capacity, wait),
         checks: Checks::new(),
         lookups: Semaphore::new(LOOKUPS),

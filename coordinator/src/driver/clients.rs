@@ -146,6 +146,11 @@ impl Clients {
         running
     }
 
+    /// True where there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
     /// What a client does next; `None` where there are none.
     pub(super) async fn next(&mut self) -> Option<ClientEvent> {
         self.watches.next().await

@@ -67,18 +67,19 @@ impl Driver {
         }
     }
 
-    /// Runs until nobody can ask for anything any more.
+    /// Runs until nobody can ask for anything any more, and all that was asked for is answered.
     pub(crate) async fn run(mut self) {
-        loop {
+        let mut asked = true;
+        while asked || !self.clients.is_empty() {
             let now = Instant::now();
             let deadline = self.scheduler.deadline(now.into_std());
             let deadline = deadline.map(Instant::from_std);
             let deadline = deadline.into_iter().chain(self.report.due()).min();
             tokio::select! {
                 Some(event) = self.events.recv() => self.link_event(event),
-                admission = self.admissions.recv() => match admission {
+                admission = self.admissions.recv(), if asked => match admission {
                     Some(admission) => self.admit(admission),
-                    None => break,
+                    None => asked = false,
                 },
                 Some(event) = self.clients.next() => self.client_event(event),
                 () = tokio::time::sleep_until(deadline.unwrap_or(now)), if deadline.is_some() => {}

@@ -1,8 +1,8 @@
 //! The connection to one draft worker.
 
 use super::{
-    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, REFUSED_TOKEN, ServedModel, Session,
-    TOKENIZER_DEADLINE, call, check_serving, collect, relay, tokenizers::first_difference,
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, REFUSED_PAUSE, REFUSED_TOKEN, ServedModel,
+    Session, TOKENIZER_DEADLINE, call, check_serving, collect, relay, tokenizers::first_difference,
 };
 use crate::model::{self, Model};
 use crate::scheduler::{DraftLimits, WorkerId};
@@ -15,16 +15,12 @@ use service::client::{PeerChannel, Peers};
 use service::server::MAX_MESSAGE_BYTES;
 use service::{CancellationToken, Class, Error};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
 /// What a draft worker serves.
 const SERVICE: &str = "specdec.v1.Draft";
-
-/// A worker whose tokenizer is not the target's is asked again after this.
-const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// Keeps a draft worker connected, as long as it has the target's tokenizer.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ pub(crate) use address::{DraftPlace, check_url};
 pub(crate) use discovery::{Discovery, SystemResolver};
 pub(crate) use draft::DraftLink;
 pub(crate) use pulse::Pulse;
-pub(crate) use target::TargetLink;
+pub(crate) use target::{KnownModels, TargetLink};
 
 use crate::model::Model;
 use crate::scheduler::{DraftLimits, TargetLimits, WorkerId};
@@ -90,6 +90,9 @@ const TOKENIZER_DEADLINE: Duration = Duration::from_secs(60);
 /// More than any tokenizer has.
 const MAX_TOKENIZER_BYTES: usize = 256 * 1024 * 1024;
 
+/// A worker that cannot be used as it is is asked again after this.
+const REFUSED_PAUSE: Duration = Duration::from_secs(30);
+
 /// A call to a worker, under a deadline.
 async fn call<T>(
     deadline: Duration,
@@ -121,6 +124,7 @@ async fn check_serving(channel: &PeerChannel, service: &str) -> Result<(), Error
 fn lost(status: &Status) -> Error {
     let class = match status.code() {
         Code::Unauthenticated => Class::Unauthenticated,
+        Code::Unimplemented => Class::NotFound,
         _ => Class::Unavailable,
     };
     let mut message = format!("{}: {}", status.code(), status.message());

@@ -1,28 +1,38 @@
-//! The connection to the target worker.
+//! The connection to the target worker, or to a draft worker whose model answers alone.
 
 use super::{
-    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, REFUSED_TOKEN, Session, TOKENIZER_DEADLINE,
-    call, check_serving, collect, relay,
+    Backoff, CALL_DEADLINE, COMMANDS, LinkEvent, Pulse, REFUSED_PAUSE, REFUSED_TOKEN, Session,
+    TOKENIZER_DEADLINE, call, check_serving, collect, relay,
 };
 use crate::model::{Model, ModelOptions};
 use crate::scheduler::TargetLimits;
 use crate::telemetry::PeerState;
 use proto::v1::{
-    DescribeRequest, GetTokenizerRequest, ModelDescription, target_client::TargetClient,
+    DescribeRequest, GetTokenizerRequest, ModelDescription, ModelRole, target_client::TargetClient,
 };
 use service::client::{PeerChannel, Peers};
 use service::server::MAX_MESSAGE_BYTES;
 use service::{CancellationToken, Class, Error};
-use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
 /// What a target serves.
 const SERVICE: &str = "specdec.v1.Target";
 
+/// The models that links have fetched, so that workers of one model share it. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct KnownModels(Arc<Mutex<Vec<Known>>>);
+
+/// A model, as long as anybody has it.
+type Known = (ModelDescription, Weak<Model>);
+
 /// Keeps the target connected and publishes the model that it serves.
 #[derive(Debug)]
 pub(crate) struct TargetLink {
+    role: ModelRole,
+    known: KnownModels,
     url: String,
     channel: PeerChannel,
     client: TargetClient<PeerChannel>,
@@ -35,12 +45,15 @@ pub(crate) struct TargetLink {
 }
 
 impl TargetLink {
-    /// A link to `url`, not connected yet. `served` holds the model while it is; `options` are
-    /// the operator's.
+    /// A link to `url`, not connected yet. `served` holds the model while it is, which is one of `known`
+    /// if any is the same; `options` are the operator's. `role` is what the worker there is otherwise.
     ///
     /// # Errors
     /// [`Class::Invalid`] where `url` is not a valid address.
+    #[expect(clippy::too_many_arguments, reason = "each once, where it is made")]
     pub(crate) fn new(
+        role: ModelRole,
+        known: KnownModels,
         url: String,
         peers: &Peers,
         options: ModelOptions,
@@ -54,6 +67,8 @@ impl TargetLink {
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
         Ok(Self {
+            role,
+            known,
             url,
             channel,
             client,
@@ -77,14 +92,32 @@ impl TargetLink {
                 let _ = self.events.send(LinkEvent::TargetDown).await;
             }
             self.pulse.down(None, PeerState::Disconnected);
-            if backoff.is_first() && error.class == Class::Unauthenticated {
-                tracing::error!(url = self.url, "target not connected: {REFUSED_TOKEN}");
-            } else if backoff.is_first() {
-                tracing::warn!(url = self.url, %error, "target not connected");
-            } else {
-                tracing::debug!(url = self.url, %error, "target still not connected");
-            }
-            tokio::time::sleep(backoff.next()).await;
+            let pause = self.pause(&error, &mut backoff);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// How long to wait after `error`, which is logged.
+    fn pause(&self, error: &Error, backoff: &mut Backoff) -> Duration {
+        let (url, who) = (&self.url, self.who());
+        if backoff.is_first() && error.class == Class::Unauthenticated {
+            tracing::error!(url, "{who} not connected: {REFUSED_TOKEN}");
+        } else if backoff.is_first() {
+            tracing::warn!(url, %error, "{who} not connected");
+        } else {
+            tracing::debug!(url, %error, "{who} still not connected");
+        }
+        let pause = backoff.next();
+        // A draft worker that offers drafts alone.
+        let unserved = self.role == ModelRole::Draft && error.class == Class::NotFound;
+        if unserved { REFUSED_PAUSE } else { pause }
+    }
+
+    /// What people call it.
+    fn who(&self) -> &'static str {
+        match self.role {
+            ModelRole::Draft => "draft model",
+            ModelRole::Target | ModelRole::Unspecified => "target",
         }
     }
 
@@ -115,7 +148,8 @@ impl TargetLink {
             model = model.name,
             context_length = model.context_length,
             device = description.device,
-            "target connected"
+            "{} connected",
+            self.who()
         );
         self.last = Some((description, Arc::clone(&model)));
         let name = model.name.clone();
@@ -134,6 +168,24 @@ impl TargetLink {
         if let Some((_, model)) = last.filter(|(last, _)| is_same_model(last, description)) {
             return Ok((Arc::clone(model), false));
         }
+        let replaced = self.last.is_some();
+        // Held meanwhile, so that links that start together fetch a model once.
+        let known = self.known.clone();
+        let mut known = known.0.lock().await;
+        known.retain(|(_, model)| model.strong_count() > 0);
+        let same = known
+            .iter()
+            .find(|(known, _)| is_same_model(known, description));
+        if let Some(model) = same.and_then(|(_, model)| model.upgrade()) {
+            return Ok((model, replaced));
+        }
+        let model = Arc::new(self.fetch(description).await?);
+        known.push((description.clone(), Arc::downgrade(&model)));
+        Ok((model, replaced))
+    }
+
+    /// The model of `description`, with the tokenizer from the worker.
+    async fn fetch(&mut self, description: &ModelDescription) -> Result<Model, Error> {
         let json = call(TOKENIZER_DEADLINE, async {
             let chunks = self.client.get_tokenizer(GetTokenizerRequest {}).await?;
             collect(chunks.into_inner()).await
@@ -146,7 +198,7 @@ impl TargetLink {
         if let Err(reason) = &model.template {
             tracing::warn!(reason, "conversations are refused");
         }
-        Ok((Arc::new(model), self.last.is_some()))
+        Ok(model)
     }
 }
 

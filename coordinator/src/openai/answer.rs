@@ -172,10 +172,7 @@ pub(super) async fn answer<F: Form>(
     mut call: Call,
     form: F,
 ) -> Result<Response, Failure> {
-    let model = match call.request.model.as_str() {
-        "" => front.api.model()?.name.clone(),
-        named => named.to_owned(),
-    };
+    let model = front.api.model(&call.request.model)?.name.clone();
     let head = Head::new(F::PREFIX, model);
     let mut answers = Vec::with_capacity(call.prompts.len());
     for index in 0..call.prompts.len() {

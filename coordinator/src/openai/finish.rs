@@ -36,7 +36,7 @@ impl Writing {
     /// # Errors
     /// Where no model is there.
     pub(super) fn new(front: &Front, call: &Call) -> Result<Self, Failure> {
-        let model: Arc<Model> = front.api.model()?;
+        let model: Arc<Model> = front.api.model(&call.request.model)?;
         let request = &call.request;
         let ignored = request.stop.as_ref().is_some_and(|stop| stop.ignore_eos);
         let own_ends = if ignored {

@@ -86,7 +86,7 @@ pub(super) async fn tokenize(
     State(front): State<Front>,
     Body(mut body): Body<TokenizeRequest>,
 ) -> Result<Answer<Tokenized>, Failure> {
-    let model = front.api.model()?;
+    let model = front.api.model(body.model.as_deref().unwrap_or_default())?;
     let strings = body.return_token_strs.unwrap_or_default();
     let (name, special) = match (&body.prompt, &body.content) {
         (_, Some(_)) => ("content", body.add_special_tokens.or(Some(false))),

@@ -16,7 +16,7 @@ use crate::model::Model;
 use crate::prompt as prompts;
 use crate::tools::{Calling, Reading};
 use proto::v1::{self, GenerateRequest, LogprobsParams, prompt};
-use service::{Class, Error};
+use service::Error;
 use speculation::{LogprobsMode, NoiseKey, Rule, TokenId};
 use std::sync::Arc;
 
@@ -102,13 +102,12 @@ impl ValidRequest {
     /// Checks `request` against `model`. Takes time for a long prompt.
     ///
     /// # Errors
-    /// [`Class::NotFound`] for another model's name, or [`Class::Invalid`] with the field's path.
+    /// [`Class::Invalid`](service::Class::Invalid) with the field's path.
     pub(crate) fn new(
         mut request: GenerateRequest,
         model: &Arc<Model>,
         defaults: &Defaults,
     ) -> Result<Self, Error> {
-        check_model(&request.model, model)?;
         let calls = calls(&mut request, model)?;
         structured::check(&request)?;
         let n = check_choices(request.n, defaults)?;
@@ -227,18 +226,6 @@ impl Choice {
     }
 }
 
-/// Checks the name of a model in a request; an empty one takes the only model.
-///
-/// # Errors
-/// [`Class::NotFound`].
-pub(crate) fn check_model(name: &str, model: &Model) -> Result<(), Error> {
-    if name.is_empty() || name == model.name {
-        return Ok(());
-    }
-    let message = format!("there is no model `{name}`, only `{}`", model.name);
-    Err(Error::new(Class::NotFound, message))
-}
-
 /// How calls of functions are read in the answer to `request`, which is made to demand those that
 /// must be there.
 fn calls(request: &mut GenerateRequest, model: &Model) -> Result<Option<Reading>, Error> {
@@ -273,7 +260,7 @@ fn choice_key(key: NoiseKey, choice: u32) -> NoiseKey {
 /// Checks how many choices a request asks for; unset is one.
 ///
 /// # Errors
-/// [`Class::Invalid`].
+/// [`Class::Invalid`](service::Class::Invalid).
 pub(crate) fn check_choices(n: Option<u32>, defaults: &Defaults) -> Result<u32, Error> {
     let n = n.unwrap_or(1);
     let most = MAX_CHOICES.min(defaults.max_requests);
@@ -287,7 +274,7 @@ pub(crate) fn check_choices(n: Option<u32>, defaults: &Defaults) -> Result<u32, 
 /// Checks how urgent a request is.
 ///
 /// # Errors
-/// [`Class::Invalid`].
+/// [`Class::Invalid`](service::Class::Invalid).
 pub(crate) fn check_priority(priority: i32) -> Result<i32, Error> {
     if (-MAX_PRIORITY..=MAX_PRIORITY).contains(&priority) {
         return Ok(priority);

@@ -162,6 +162,24 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Those for a model that a draft worker serves alone: what is told of requests is told with the
+    /// others, and what would be told of the target and of speculation is not.
+    #[must_use]
+    pub(crate) fn of_requests_alone(&self) -> Self {
+        let all = self.clone();
+        Self {
+            running: all.running,
+            waiting: all.waiting,
+            requests: all.requests,
+            prompt_tokens: all.prompt_tokens,
+            generation_tokens: all.generation_tokens,
+            first_token: all.first_token,
+            between_tokens: all.between_tokens,
+            request_latency: all.request_latency,
+            ..Self::default()
+        }
+    }
+
     /// All of them under their names.
     pub(crate) fn registry(&self) -> Named {
         let mut named = Named {

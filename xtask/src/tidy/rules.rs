@@ -26,7 +26,18 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "models",
         ],
     ),
-    ("draft-worker", WORKER_ARROWS),
+    (
+        "draft-worker",
+        &[
+            "proto",
+            "service",
+            "speculation",
+            "engine",
+            "models",
+            "target-worker",
+            "worker",
+        ],
+    ),
     ("target-worker", WORKER_ARROWS),
     ("xtask", &["models", "proto"]),
     (

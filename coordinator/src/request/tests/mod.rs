@@ -6,6 +6,7 @@ use super::*;
 use crate::testing::{self, END_TOKEN, byte_token};
 use proto::v1::structured_output::Form;
 use proto::v1::{Prompt, SamplingParams, StopParams, StructuredOutput, TokenIds, prompt};
+use service::Class;
 
 const DEFAULTS: Defaults = Defaults {
     max_draft_tokens: 3,
@@ -98,19 +99,6 @@ fn an_over_long_prompt_names_both_sizes() {
     assert_eq!(error.class, Class::Invalid { field });
     let sizes = error.message.matches(&testing::CONTEXT.to_string()).count();
     assert_eq!(sizes, 2, "{error}");
-}
-
-#[test]
-fn another_model_is_not_found_and_no_name_takes_the_only_one() {
-    let named = |model: &str| {
-        valid(GenerateRequest {
-            model: model.into(),
-            ..request(1)
-        })
-    };
-    assert_eq!(named("other").expect_err("unknown").class, Class::NotFound);
-    assert!(named(testing::MODEL).is_ok());
-    assert!(named("").is_ok());
 }
 
 #[test]
