@@ -1,7 +1,7 @@
 //! The target worker: it holds the big model, samples from it and verifies proposals, so that its
 //! logits never leave it.
 //!
-//! [`run`] loads the model and serves `specdec.v1.Target`; [`service`] does so for a model that another
+//! [`run`] loads the model and serves `specdec.v1.Target`; [`service()`] does so for a model that another
 //! worker has loaded. `grpc` answers the calls; `stream` is a
 //! Verify stream from its first command to its last; `session` is one sequence, and `judge` what reads
 //! its logits. Knows nothing of
