@@ -4,14 +4,14 @@ use super::answer::Call;
 use super::error::Failure;
 use crate::api::Answer;
 use futures::StreamExt as _;
-use futures::stream::{BoxStream, SelectAll, select_all};
+use futures::stream::{BoxStream, select_all};
 use proto::v1::generate_response::Event;
 use service::{Class, Error};
 use tokio_stream::wrappers::ReceiverStream;
 
 /// What comes, of all choices of all prompts, as it comes.
 pub(super) struct Events {
-    answers: SelectAll<BoxStream<'static, (usize, Result<Event, Error>)>>,
+    answers: BoxStream<'static, (usize, Result<Event, Error>)>,
     call: Call,
     /// Choices of each prompt.
     n: usize,
@@ -28,8 +28,14 @@ impl Events {
             let events = ReceiverStream::new(answer);
             events.map(move |event| (prompt, event)).boxed()
         });
+        let mut answers: Vec<_> = answers.collect();
+        // Nearly every call has one prompt, whose tokens need not be gathered.
+        let answers = match answers.pop() {
+            Some(only) if answers.is_empty() => only,
+            last => select_all(answers.into_iter().chain(last)).boxed(),
+        };
         Self {
-            answers: select_all(answers),
+            answers,
             call,
             n,
             open,
