@@ -80,7 +80,10 @@ async fn a_completion_says_what_grpc_says_streamed_or_not() -> Result<()> {
         .seed(7)
         .choosing(|it| it.temperature = Some(1.0));
     let sampled_body = with(&completion(), &json!({"temperature": 1.0, "seed": 7}));
+    // Drafts in every round, whether or not they pay.
+    let fixed = json!({"speculative": {"n_min": 3, "n_max": 3}});
     for (request, body) in [(request, completion()), (sampled, sampled_body)] {
+        let body = with(&body, &fixed);
         let expected = front.grpc(request).await?.remove(0);
         let whole = front.answer(COMPLETIONS, &body).await?;
         assert_eq!(whole["object"], "text_completion");
