@@ -297,11 +297,25 @@ impl Client {
     /// # Errors
     /// The call's status.
     pub async fn tokenize(&self, text: &str) -> Result<Vec<u32>> {
+        let (ids, _) = self
+            .tokenize_prompt(prompt::Prompt::Text(text.to_owned()))
+            .await?;
+        Ok(ids)
+    }
+
+    /// The token ids of a prompt, and the text that they were made of.
+    ///
+    /// # Errors
+    /// The call's status.
+    pub async fn tokenize_prompt(&self, prompt: prompt::Prompt) -> Result<(Vec<u32>, String)> {
         let request = TokenizeRequest {
-            prompt: text_prompt(text).prompt,
+            prompt: Some(Prompt {
+                prompt: Some(prompt),
+            }),
             ..TokenizeRequest::default()
         };
-        Ok(self.raw().tokenize(request).await?.into_inner().token_ids)
+        let response = self.raw().tokenize(request).await?.into_inner();
+        Ok((response.token_ids, response.text))
     }
 
     /// Generates to the end, all choices, in their order.

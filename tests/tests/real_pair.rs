@@ -3,8 +3,7 @@
 use anyhow::{Context as _, Result};
 use proto::v1::structured_output::Form;
 use proto::v1::{
-    Chat, ChatMessage, FinishReason, GenerateRequest, LogprobsMode, Prompt, SamplingParams,
-    TokenizeRequest, prompt,
+    Chat, ChatMessage, FinishReason, GenerateRequest, LogprobsMode, SamplingParams, prompt,
 };
 use serde::Deserialize;
 use specdec_tests::{Answer, Client, Cluster, ClusterOptions, Prompting, chat, text_prompt};
@@ -41,23 +40,14 @@ struct Message {
 /// literal `</s>` in Qwen's text for a special token, which it is not.
 const QWEN_EXCEPTIONS: [&str; 2] = ["a\u{301} combining", "<s></s><unk>"];
 
-async fn tokenize(client: &Client, prompt: prompt::Prompt) -> Result<(Vec<u32>, String)> {
-    let request = TokenizeRequest {
-        prompt: Some(Prompt {
-            prompt: Some(prompt),
-        }),
-        ..TokenizeRequest::default()
-    };
-    let response = client.raw().tokenize(request).await?.into_inner();
-    Ok((response.token_ids, response.text))
-}
-
 async fn matches_reference(client: &Client, reference: &str, exceptions: &[&str]) -> Result<()> {
     let reference: Reference = serde_json::from_str(reference)?;
     assert!(reference.tokens.len() >= 30 && reference.chats.len() >= 4);
     for Tokens { text, ids } in reference.tokens {
         if !exceptions.contains(&text.as_str()) {
-            let (ours, _) = tokenize(client, prompt::Prompt::Text(text.clone())).await?;
+            let (ours, _) = client
+                .tokenize_prompt(prompt::Prompt::Text(text.clone()))
+                .await?;
             assert_eq!(ours, ids, "{text:?}");
         }
     }
@@ -70,14 +60,12 @@ async fn matches_reference(client: &Client, reference: &str, exceptions: &[&str]
                 ..ChatMessage::default()
             })
             .collect();
-        let (_, text) = tokenize(
-            client,
-            prompt::Prompt::Chat(Chat {
+        let (_, text) = client
+            .tokenize_prompt(prompt::Prompt::Chat(Chat {
                 messages,
                 ..Chat::default()
-            }),
-        )
-        .await?;
+            }))
+            .await?;
         assert_eq!(text, prompt);
     }
     Ok(())
