@@ -42,5 +42,6 @@ pub use executor::{
 pub use lean::Lean;
 pub use load::{LoadOptions, Loaded, Source, footprint, load};
 pub use model::{Input, Logits, Model, ModelShape};
+pub use parallel::threads;
 pub use synthetic::Synthetic;
 pub use vocabulary::Vocabulary;

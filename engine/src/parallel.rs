@@ -3,6 +3,11 @@
 
 use candle_core::utils::barrier_pool;
 
+/// Threads that compute on the processor: what `RAYON_NUM_THREADS` states, or else all cores.
+pub fn threads() -> usize {
+    candle_core::utils::get_num_threads()
+}
+
 /// Calls `work(index, piece)` for each piece of `piece_len` of `values`, in any order.
 ///
 /// # Panics

@@ -11,6 +11,7 @@ mod memory;
 mod metrics;
 mod open;
 mod options;
+mod processors;
 mod sequences;
 mod serve;
 mod structured;

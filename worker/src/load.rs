@@ -1,6 +1,7 @@
 //! From a model's name to an engine that runs.
 
 use crate::memory::{CPU_CACHE, MIB, MemoryPlan, Sizes};
+use crate::processors::processors;
 use crate::structured::Structured;
 use crate::{Fault, ModelOptions, Opening};
 use anyhow::Context as _;
@@ -145,7 +146,15 @@ fn load_blocking(options: &ModelOptions, lean: Lean, role: Role) -> anyhow::Resu
     // The toy model sleeps as a GPU computes.
     let on_cpu = load.device.is_cpu() && matches!(source, Source::Files(_));
     let step_tokens = options.step_tokens(on_cpu);
-    let served_by = (load.device.to_string(), load.batch_invariant);
+    let served_by = ServedBy {
+        device: load.device.to_string(),
+        batch_invariant: load.batch_invariant,
+        processors: if on_cpu {
+            processors(engine::threads())
+        } else {
+            None
+        },
+    };
     let Loaded { model, vocabulary } = engine::load(&source, load)?;
     let vocabulary = Arc::new(vocabulary);
     let shape = model.shape().clone();
@@ -228,9 +237,16 @@ fn engine_options(
     }
 }
 
+/// What computes.
+struct ServedBy {
+    device: String,
+    batch_invariant: bool,
+    processors: Option<v1::Processors>,
+}
+
 fn describe(
     options: &ModelOptions,
-    (device, batch_invariant): (String, bool),
+    by: ServedBy,
     model_id: String,
     vocabulary_rows: usize,
     limits: &Limits,
@@ -246,8 +262,9 @@ fn describe(
         chat_template: vocabulary.chat_template.clone(),
         max_sequences: options.max_sequences,
         max_draft_tokens: options.max_draft_tokens,
-        device,
-        batch_invariant,
+        device: by.device,
+        batch_invariant: by.batch_invariant,
         bos_token_id: vocabulary.bos_id,
+        processors: by.processors,
     })
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::api::Caller;
 use crate::api::admission::Gate;
 use crate::request::{Defaults, ValidRequest};
-use crate::scheduler::{DraftLimits, TargetLimits};
+use crate::scheduler::{DraftLimits, Processors, TargetLimits};
 use crate::testing::{self, byte_token};
 use proto::v1::{
     CloseReason, Closed, GenerateRequest, Prompt, TargetEvent, TargetOpened, TokenIds, Verdict,
@@ -56,6 +56,7 @@ async fn with_deadline(deadline: Option<Instant>, test: impl AsyncFnOnce(Ends)) 
         limits: TargetLimits {
             max_sequences: 8,
             max_draft_tokens: 8,
+            processors: Processors::default(),
         },
         replaced: false,
     };
@@ -174,6 +175,7 @@ impl Ends {
             max_sequences: 8,
             max_draft_tokens: 8,
             context_length: 100,
+            processors: Processors::default(),
         };
         let up = LinkEvent::DraftUp(worker, session, limits);
         self.events.send(up).await.unwrap();

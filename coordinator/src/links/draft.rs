@@ -5,7 +5,7 @@ use super::{
     Session, TOKENIZER_DEADLINE, call, check_serving, collect, relay, tokenizers::first_difference,
 };
 use crate::model::{self, Model};
-use crate::scheduler::{DraftLimits, WorkerId};
+use crate::scheduler::{DraftLimits, Processors, WorkerId};
 use crate::telemetry::PeerState;
 use proto::v1::{
     DescribeRequest, DraftCommand, DraftEvent, GetTokenizerRequest, ModelDescription,
@@ -218,6 +218,7 @@ fn limits(description: &ModelDescription) -> DraftLimits {
         max_sequences: description.max_sequences as usize,
         max_draft_tokens: description.max_draft_tokens as usize,
         context_length: description.context_length as usize,
+        processors: Processors::described(description.processors.as_ref()),
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     TOKENIZER_DEADLINE, call, check_serving, collect, relay,
 };
 use crate::model::{Model, ModelOptions};
-use crate::scheduler::TargetLimits;
+use crate::scheduler::{Processors, TargetLimits};
 use crate::telemetry::PeerState;
 use proto::v1::{
     DescribeRequest, GetTokenizerRequest, ModelDescription, ModelRole, target_client::TargetClient,
@@ -137,6 +137,7 @@ impl TargetLink {
             limits: TargetLimits {
                 max_sequences: description.max_sequences as usize,
                 max_draft_tokens: description.max_draft_tokens as usize,
+                processors: Processors::described(description.processors.as_ref()),
             },
             replaced,
         };

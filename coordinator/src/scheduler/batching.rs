@@ -81,7 +81,7 @@ impl Scheduler {
 
     /// The next batch; none where the target has enough to do, or waiting is better.
     fn compose(&mut self, now: Instant) -> Option<Vec<Offer>> {
-        let limits = self.target.limits?;
+        let most = self.target.limits.as_ref()?.max_draft_tokens;
         let (groups, under_way) = (self.verifying.groups(), self.target.batches.len());
         if under_way >= groups {
             return None;
@@ -92,11 +92,12 @@ impl Scheduler {
         let mut arrivals = Vec::new();
         let idle = |sequence: &Sequence| sequence.at_target == AtTarget::Idle && !sequence.blocked;
         for (id, sequence) in self.sequences.iter().filter(|(_, sequence)| idle(sequence)) {
-            let offer = self.offer(*id, sequence, limits.max_draft_tokens);
-            match self.awaited(sequence, now) {
+            let plain = self.verifying.look.is_on() && sequence.is_free();
+            let offer = self.offer(*id, sequence, if plain { 0 } else { most });
+            match self.awaited(sequence, now).filter(|_| !plain) {
                 None => offers.push(offer),
                 Some(awaited) => {
-                    let rides = sequence.may_ride() && groups == 1;
+                    let rides = groups == 1 && self.may_ride(sequence);
                     let (tokens, rows) = if rides {
                         (offer.tokens(), offer.rows())
                     } else {
@@ -121,6 +122,15 @@ impl Scheduler {
             if under_way > 0 && 2 * offers.len() < group {
                 return None;
             }
+            if under_way > 0 && offers.len() < group && !arrivals.is_empty() {
+                // It would wait at the target. Those that come until then go with it: groups of unlike
+                // size become two.
+                let until = self.next_needed().filter(|until| *until > now);
+                if until.is_some() {
+                    self.target.wait_until = until;
+                    return None;
+                }
+            }
             offers.sort_by_key(|offer| offer.since);
             offers.truncate(group);
         }
@@ -138,6 +148,22 @@ impl Scheduler {
             }
         }
         Some(offers)
+    }
+
+    /// When the next batch has to be sent for the target to go on without a pause.
+    fn next_needed(&self) -> Option<Instant> {
+        let batch = self.target.batches.back()?;
+        let begun = self.target.last_verdicts.filter(|_| batch.queued);
+        let begun = begun.map_or(batch.sent, |before| before.max(batch.sent));
+        let step = Duration::from_secs_f64(self.verifying.step.seconds(batch.rows)?);
+        Some((begun + step).checked_sub(SHORTEST_WAIT)?)
+    }
+
+    /// True where `sequence` can go on without the proposal that it waits for, at no loss: what comes late
+    /// is still of use, and its draft is not slowed down.
+    fn may_ride(&self, sequence: &Sequence) -> bool {
+        let seat = sequence.seat.as_ref();
+        sequence.is_free() && !seat.is_some_and(|seat| self.drafts[seat.worker].competes)
     }
 
     /// What `sequence` has at hand.
@@ -243,7 +269,7 @@ impl Scheduler {
             items,
             sent: now,
             queued: !self.target.batches.is_empty(),
-            disturbed: self.prefill_allowance() > Duration::ZERO,
+            disturbed: self.is_prefilling(),
             ahead: self.drafts_ahead(),
             due: now + allowance,
         });
@@ -261,12 +287,6 @@ impl Scheduler {
 }
 
 impl Sequence {
-    /// True where it can go on without the proposal that it waits for, at no loss: what comes late is
-    /// still of use.
-    fn may_ride(&self) -> bool {
-        self.is_coupled() && self.choice.generation.min_draft_tokens == 0
-    }
-
     /// The first `len` tokens of what it offers, on their way to the target.
     fn send(&mut self, offer: &Offer, len: usize) -> Sent {
         let guess = self.guesses.best();
@@ -299,6 +319,11 @@ impl Sequence {
     /// What it could draft without a model.
     pub(super) fn ngram(&self) -> Option<&NgramDraft> {
         self.ngrams.as_ref()?.draft()
+    }
+
+    /// True where whether it drafts changes nothing but its speed, and its client leaves that open.
+    fn is_free(&self) -> bool {
+        self.is_coupled() && self.choice.generation.min_draft_tokens == 0
     }
 
     /// True where it is verified by the rule under which no draft changes the text.

@@ -170,9 +170,12 @@ impl Scheduler {
     /// Sends what was committed and asks for what the controller finds to pay.
     fn ask(&mut self, id: SequenceId, now: Instant) {
         let Some((worker, demand)) = self.demand(id) else {
+            if let Some(seat) = self.sequences.get_mut(&id).and_then(|it| it.seat.as_mut()) {
+                seat.ahead_wanted = 0;
+            }
             return;
         };
-        let limits = self.drafts[worker].limits;
+        let limits = self.drafts[worker].limits.as_ref();
         let Some(sequence) = self.sequences.get_mut(&id) else {
             return;
         };

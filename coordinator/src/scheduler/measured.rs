@@ -5,7 +5,7 @@
 
 use super::speculating::Speculating;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Plan, Ranks, Round, StepCosts, Trust, observe_verification,
+    Acceptance, Confidence, Ewma, Look, Plan, Ranks, Round, StepCosts, Trust, observe_verification,
 };
 
 /// The share of recent plans that want two groups from which two are formed, and below which one.
@@ -82,6 +82,8 @@ pub(super) struct Verifying {
     pub(super) rtt: Ewma,
     /// How far plans hold.
     pub(super) trust: Trust,
+    /// Whether to decode plainly, to see what that costs.
+    pub(super) look: Look,
     /// Prompts were prefilled during the latest batch: what it took says nothing of others.
     pub(super) disturbed: bool,
     /// Sequences that the target decodes at present.
@@ -98,6 +100,7 @@ impl Default for Verifying {
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
             trust: Trust::new(),
+            look: Look::new(),
             disturbed: false,
             sequences: 0,
             wants_two: 0.0,
@@ -109,12 +112,13 @@ impl Default for Verifying {
 impl Verifying {
     /// Batches that may be under way at once: with two, one group is verified while the other drafts.
     pub(super) fn groups(&self) -> usize {
-        1 + usize::from(self.two)
+        1 + usize::from(self.two && !self.look.is_on())
     }
 
     /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
     pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
         observe_verification(&mut self.step, &mut self.step_ahead, rows, seconds, ahead);
+        self.look.step(self.step.is_known(self.sequences));
     }
 
     pub(super) fn vote(&mut self, groups: usize) {

@@ -15,6 +15,7 @@ mod ngrams;
 mod opening;
 mod options;
 mod placement;
+mod processors;
 mod proposals;
 mod sequence;
 #[cfg(test)]
@@ -45,6 +46,7 @@ use target::TargetState;
 pub(crate) use counters::Counters;
 pub(crate) use options::SpecOptions;
 pub(crate) use placement::DraftLimits;
+pub(crate) use processors::Processors;
 pub(crate) use sequence::Stats;
 pub(crate) use target::TargetLimits;
 

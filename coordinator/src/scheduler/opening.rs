@@ -83,7 +83,7 @@ impl Scheduler {
     /// Opens sequences at the target, as many as it takes: by turns among tenants, of which the one
     /// with the fewest sequences there is first, and each tenant's oldest first.
     pub(super) fn open_at_target(&mut self, now: Instant) {
-        let Some(limits) = self.target.limits else {
+        let Some(limits) = &self.target.limits else {
             return;
         };
         let (mut held, mut waiting) = (0, false);

@@ -9,8 +9,9 @@ mod tests;
 use super::measured::Measured;
 use super::sequence::Seat;
 use super::worth::{Predictions, Worth, predict};
-use super::{Scheduler, Sequence, SequenceId, WorkerId};
+use super::{Processors, Scheduler, Sequence, SequenceId, WorkerId};
 use proto::v1::{DraftOpen, VerificationRule};
+use speculation::control::Overlap;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ const LOOKS: Duration = Duration::from_millis(25);
 const TRIED_AGAIN: Duration = Duration::from_secs(30);
 
 /// What a draft worker takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DraftLimits {
     /// Sequences at once.
     pub(crate) max_sequences: usize,
@@ -50,6 +51,8 @@ pub(crate) struct DraftLimits {
     pub(crate) max_draft_tokens: usize,
     /// The longest sequence, in tokens.
     pub(crate) context_length: usize,
+    /// What it computes on.
+    pub(crate) processors: Processors,
 }
 
 /// What is known of a draft worker.
@@ -57,6 +60,8 @@ pub(crate) struct DraftLimits {
 pub(super) struct DraftWorker {
     /// Set while it is connected.
     pub(super) limits: Option<DraftLimits>,
+    /// It computes on the target's processor cores.
+    pub(super) competes: bool,
     /// Our sequences there.
     pub(super) seats: usize,
     /// All coordinators' sequences there, as it said last.
@@ -82,10 +87,19 @@ impl DraftWorker {
         self.seats == 0
     }
 
+    /// What it and the target may compute at the same time; `ahead` where drafting ahead is wanted.
+    pub(super) fn overlap(&self, ahead: bool) -> Overlap {
+        match (self.competes, ahead) {
+            (true, _) => Overlap::Nothing,
+            (false, false) => Overlap::Rounds,
+            (false, true) => Overlap::Ahead,
+        }
+    }
+
     /// True where it can take a sequence of `len` tokens. One that is late gets a single sequence,
     /// to find out when it is back.
     fn is_usable(&self, len: usize, now: Instant) -> bool {
-        self.limits.is_some_and(|limits| {
+        self.limits.as_ref().is_some_and(|limits| {
             len < limits.context_length
                 && self.seats.max(self.load) < limits.max_sequences
                 && self.full_until.is_none_or(|until| until <= now)
@@ -102,8 +116,26 @@ impl Scheduler {
         }
         self.unseat(worker);
         self.drafts[worker].limits = Some(limits);
+        self.find_competitors();
         for id in self.seatless.clone() {
             self.take_seat(id, now);
+        }
+    }
+
+    /// Finds out which draft workers compute on the target's cores.
+    pub(super) fn find_competitors(&mut self) {
+        let target = self.target.limits.as_ref();
+        for (worker, state) in self.drafts.iter_mut().enumerate() {
+            let both = state.limits.as_ref().zip(target);
+            let competes =
+                both.is_some_and(|(it, target)| it.processors.compete_with(&target.processors));
+            if competes && !state.competes {
+                tracing::info!(
+                    worker,
+                    "draft worker and target compute on the same cores: one at a time"
+                );
+            }
+            state.competes = competes;
         }
     }
 
@@ -247,9 +279,10 @@ impl Scheduler {
     fn worth(&mut self, worker: WorkerId, seats: usize, now: Instant) -> Option<Worth> {
         let mut predictions = std::mem::take(&mut self.drafts[worker].predictions);
         let worth = predictions.of(seats, now, || {
-            let (worker, ahead) = (&self.drafts[worker], self.options.ahead);
+            let worker = &self.drafts[worker];
+            let overlap = worker.overlap(self.options.ahead);
             let decoding = self.verifying.sequences.max(1);
-            predict(worker, &self.verifying, decoding, seats, ahead)
+            predict(worker, &self.verifying, decoding, seats, overlap)
         });
         self.drafts[worker].predictions = predictions;
         worth

@@ -19,7 +19,8 @@ const PROBE_STEPS: u64 = 16;
 /// Rounds whose n-grams are remembered.
 const NGRAM_MEMORY: f64 = 32.0;
 
-/// For how many rounds a plan holds.
+/// For how many rounds a plan holds at most: the first for one, each further one twice as long as the one
+/// before, since at first every round tells much.
 const PLAN_HOLDS: u32 = 8;
 
 /// What is asked of a draft worker for one sequence.
@@ -39,13 +40,21 @@ pub(super) struct Speculating {
     /// How many drafted tokens are accepted; begins as its worker's.
     pub(super) acceptance: Option<Acceptance>,
     gate: Gate,
-    /// The latest plan, and for how many rounds it has held.
-    plan: Option<(Plan, u32)>,
+    plan: Option<Held>,
     /// Tokens that n-grams offer for a round, on average.
     ngrams: Ewma,
     /// What the gate said last; none where it is not asked.
     mode: Option<Mode>,
     watched: Option<Watched>,
+}
+
+/// The latest plan.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    plan: Plan,
+    /// For how many rounds it holds, and how many of them are left.
+    rounds: u32,
+    left: u32,
 }
 
 /// A proposal that is compared with what is committed, and not verified.
@@ -70,7 +79,7 @@ impl Speculating {
 
     /// What it was to do in the round that ends, where it was free to choose.
     pub(super) fn doing(&self) -> Option<(Plan, Mode)> {
-        Some((self.plan?.0, self.mode?))
+        Some((self.plan?.plan, self.mode?))
     }
 
     /// N-grams offer so many tokens for the next round.
@@ -125,16 +134,24 @@ impl Scheduler {
             drafting: drafts.seats,
             min,
             max,
-            ahead: self.options.ahead && sequence.is_coupled(),
+            overlap: drafts.overlap(self.options.ahead && sequence.is_coupled()),
+            trust: &self.verifying.trust,
         };
-        let plan = held(&mut sequence.control.plan, &situation);
+        let mut plan = held(&mut sequence.control.plan, &situation);
         let mode = if min > 0 {
             Mode::On
         } else {
-            let mut plan = self.verifying.trust.temper(plan);
             // What a draft model has to beat is decoding with n-grams alone.
             plan.plain_rate *= 1.0 + sequence.control.ngrams.value_or(0.0);
-            let mode = sequence.control.gate.decide(&plan);
+            let mut mode = sequence.control.gate.decide(&plan);
+            if mode == Mode::On {
+                // A plan holds for longer than this may be known.
+                plan.plain_known = self.verifying.step.is_known(decoding);
+                self.verifying.look.consider(&plan);
+                if self.verifying.look.is_on() {
+                    mode = Mode::Off;
+                }
+            }
             sequence.control.mode = Some(mode);
             mode
         };
@@ -254,11 +271,21 @@ impl Scheduler {
 }
 
 /// What would pay in `situation`. What is measured changes slowly: a plan holds for some rounds.
-fn held(latest: &mut Option<(Plan, u32)>, situation: &Situation<'_>) -> Plan {
-    let held = latest.filter(|(plan, rounds)| plan.known && *rounds < PLAN_HOLDS);
-    let (plan, rounds) = held.unwrap_or_else(|| (plan(situation), 0));
-    *latest = Some((plan, rounds + 1));
-    plan
+fn held(latest: &mut Option<Held>, situation: &Situation<'_>) -> Plan {
+    let known = latest.filter(|held| held.plan.known);
+    let held = known.filter(|held| held.left > 0).unwrap_or_else(|| {
+        let rounds = known.map_or(1, |before| (2 * before.rounds).min(PLAN_HOLDS));
+        Held {
+            plan: plan(situation),
+            rounds,
+            left: rounds,
+        }
+    });
+    *latest = Some(Held {
+        left: held.left - 1,
+        ..held
+    });
+    held.plan
 }
 
 fn demand(mode: Mode, plan: &Plan, min_confidence: f32) -> Option<Demand> {

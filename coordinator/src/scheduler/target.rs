@@ -3,7 +3,7 @@
 use super::batching::Sent;
 use super::opening::MAX_LOSSES;
 use super::sequence::AtTarget;
-use super::{Action, Scheduler, SequenceId};
+use super::{Action, Processors, Scheduler, SequenceId};
 use proto::v1::{TargetCommand, TargetEvent, target_command::Command, target_event};
 use service::Class;
 use std::collections::{BTreeMap, VecDeque};
@@ -13,12 +13,14 @@ use std::time::Instant;
 const MAX_RETURNS: u32 = 2;
 
 /// What the target takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TargetLimits {
     /// Sequences at once.
     pub(crate) max_sequences: usize,
     /// Tokens in one proposal.
     pub(crate) max_draft_tokens: usize,
+    /// What it computes on.
+    pub(crate) processors: Processors,
 }
 
 /// What is known of the target.
@@ -77,6 +79,7 @@ impl Scheduler {
             self.fail_all(&Class::Unavailable, "the target serves another model now");
         }
         self.target.limits = Some(limits);
+        self.find_competitors();
         self.target.returns += 1;
         if self.target.returns <= MAX_RETURNS {
             self.target.restart_stall(now);

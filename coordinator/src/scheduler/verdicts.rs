@@ -1,11 +1,13 @@
 //! The verdicts on batches, and what they commit.
 
 use super::batching::Sent;
+use super::measured::Verifying;
 use super::sequence::AtTarget;
 use super::target::Batch;
 use super::{Scheduler, SequenceId};
 use crate::commit::{NewToken, Origin};
 use proto::v1::{TokenLogprobs, Verdict, VerdictBatch};
+use speculation::control::Plan;
 use std::time::{Duration, Instant};
 
 impl Scheduler {
@@ -42,9 +44,7 @@ impl Scheduler {
 
     /// Learns from what a batch took. Prompts that are prefilled meanwhile take their own time.
     fn observe_verification(&mut self, batch: &Batch, compute: Duration, now: Instant) {
-        let opening =
-            |sequence: &super::Sequence| matches!(sequence.at_target, AtTarget::Opening { .. });
-        self.verifying.disturbed = batch.disturbed || self.sequences.values().any(opening);
+        self.verifying.disturbed = batch.disturbed || self.is_prefilling();
         if self.verifying.disturbed {
             return;
         }
@@ -59,6 +59,15 @@ impl Scheduler {
             let beside = (now - batch.sent).saturating_sub(compute);
             self.verifying.rtt.observe(beside.as_secs_f64());
         }
+    }
+
+    /// True while a prompt is prefilled where the target computes.
+    pub(super) fn is_prefilling(&self) -> bool {
+        self.sequences.values().any(|sequence| {
+            let draft = sequence.seat.as_ref().filter(|seat| !seat.opened);
+            matches!(sequence.at_target, AtTarget::Opening { .. })
+                || draft.is_some_and(|seat| self.drafts[seat.worker].competes)
+        })
     }
 
     fn verdict(&mut self, sent: Sent, verdict: Verdict, now: Instant) {
@@ -80,9 +89,14 @@ impl Scheduler {
         sequence.at_target = AtTarget::Idle;
         let took = now - std::mem::replace(&mut sequence.idle_since, now);
         let doing = sequence.control.doing();
-        if let Some((plan, mode)) = doing.filter(|_| !self.verifying.disturbed) {
-            let trust = &mut self.verifying.trust;
-            trust.observe(&plan, mode, run.len(), took.as_secs_f64());
+        // Where the plans of most have it otherwise, this one is not followed.
+        let followed = |plan: &Plan| plan.groups == self.verifying.groups();
+        let tells = doing.filter(|(plan, _)| !self.verifying.disturbed && followed(plan));
+        if let Some((plan, mode)) = tells {
+            let Verifying {
+                trust, sequences, ..
+            } = &mut self.verifying;
+            trust.observe(&plan, mode, run.len(), took.as_secs_f64(), *sequences);
         }
         self.commit(id, &sent, run, now);
     }

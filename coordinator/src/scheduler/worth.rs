@@ -2,7 +2,7 @@
 
 use super::measured::Verifying;
 use super::placement::DraftWorker;
-use speculation::control::{Plan, Situation, StepCosts, plan};
+use speculation::control::{Overlap, Plan, Situation, StepCosts, plan};
 use std::time::{Duration, Instant};
 
 /// How long a prediction holds: many sequences may come at once, and none of them changes what was
@@ -62,7 +62,7 @@ pub(super) fn predict(
     target: &Verifying,
     decoding: usize,
     seats: usize,
-    ahead: bool,
+    overlap: Overlap,
 ) -> Option<Worth> {
     if seats == 0 {
         return worker.measured.step.seconds(1).map(|_| Worth::NOTHING);
@@ -84,8 +84,9 @@ pub(super) fn predict(
         sequences: decoding.max(seats),
         drafting: seats,
         min: 0,
-        max: worker.limits?.max_draft_tokens,
-        ahead,
+        max: worker.limits.as_ref()?.max_draft_tokens,
+        overlap,
+        trust: &target.trust,
     });
     let over_plain = (rate - plain_rate).max(0.0);
     known.then(|| Worth {

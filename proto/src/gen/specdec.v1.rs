@@ -198,6 +198,23 @@ pub struct ModelDescription {
     /// The token put before every prompt, where the model wants one.
     #[prost(uint32, optional, tag = "12")]
     pub bos_token_id: ::core::option::Option<u32>,
+    /// The processor cores that the model computes on; unset where it computes elsewhere, and where that is
+    /// not known. Two workers that compete for cores are not made to compute at the same time.
+    #[prost(message, optional, tag = "13")]
+    pub processors: ::core::option::Option<Processors>,
+}
+/// The cores of a machine on which a worker computes.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Processors {
+    /// Names the machine: equal for all workers on it, at least until it is started again.
+    #[prost(string, tag = "1")]
+    pub machine: ::prost::alloc::string::String,
+    /// The cores that the worker may run on, ascending.
+    #[prost(uint32, repeated, tag = "2")]
+    pub cores: ::prost::alloc::vec::Vec<u32>,
+    /// Threads that compute.
+    #[prost(uint32, tag = "3")]
+    pub threads: u32,
 }
 /// Asks for the tokenizer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -25,6 +25,9 @@ const JUMP: f64 = 1.25;
 /// Steps over which what was measured is given up, mostly, for what other measurements let expect.
 const DRIFT: f64 = 384.0;
 
+/// How much a single step counts against others that contradict it: the first of its size may be slow.
+const ONCE: f64 = 0.1;
+
 /// What is moved along stays within this factor of what was measured. Each jump may be noise, and
 /// noise over noise would carry what is long out of use anywhere.
 const CARRIED: f64 = 8.0;
@@ -255,7 +258,11 @@ impl Point {
     /// How much it counts against others that contradict it.
     fn weight(&self, steps: u64) -> f64 {
         let age = (steps - self.seen) as f64;
-        MEMORY.min(self.count as f64) * 0.5_f64.powf(age / FRESH as f64).max(1e-6)
+        let certain = match self.count {
+            1 => ONCE,
+            count => MEMORY.min(count as f64),
+        };
+        certain * 0.5_f64.powf(age / FRESH as f64).max(1e-6)
     }
 }
 

@@ -4,7 +4,7 @@ use super::Plan;
 
 /// Speculation begins where it promises so much more than plain decoding: enough for the errors of
 /// what was measured, and for the rounds that it takes to find out that it does not hold.
-const ON: f64 = 1.10;
+const ON: f64 = 1.04;
 
 /// It ends below this: what brings less is not worth a draft worker's time, and within the error of
 /// an estimate from some 64 rounds it might be a loss. The promise is never below .98 of plain.
@@ -17,7 +17,7 @@ const PATIENCE: u32 = 3;
 const PROBE_AFTER: u32 = 64;
 
 /// The same where what is known is nearly enough to begin.
-const ENCOURAGING: f64 = 1.05;
+const ENCOURAGING: f64 = OFF;
 const PROBE_SOON: u32 = 16;
 
 /// Rounds that speculation stays off for, at first and at most. Doubled each time that it did not
@@ -27,12 +27,6 @@ const LONGEST_PAUSE: u32 = 256;
 
 /// After so many rounds of speculation it was right to begin.
 const PROVEN: u32 = 512;
-
-/// While it speculates, a plain round so often at most, and only where what plain decoding costs
-/// is not known: else nobody would notice that plain has become the better one. It costs less than
-/// one token in 200.
-const LOOK_AFTER: u32 = 128;
-const LOOK_SOON: u32 = 8;
 
 /// What a sequence does in its next round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +51,6 @@ pub struct Gate {
     /// Decisions since it was switched.
     since: u32,
     since_probe: u32,
-    since_look: u32,
     /// Decisions in a row that speak against speculation.
     against: u32,
     pause: u32,
@@ -77,7 +70,6 @@ impl Gate {
             on: true,
             since: 0,
             since_probe: 0,
-            since_look: 0,
             against: 0,
             pause: FIRST_PAUSE,
             switches: 0,
@@ -95,7 +87,6 @@ impl Gate {
     }
 
     fn decide_on(&mut self, plan: &Plan) -> Mode {
-        self.since_look += 1;
         if self.since == PROVEN {
             self.pause = FIRST_PAUSE;
         }
@@ -108,16 +99,6 @@ impl Gate {
         let first = self.since == 1 && self.switches == 0;
         if self.against >= PATIENCE || first && self.against > 0 || plan.want == 0 {
             self.switch(false);
-            return Mode::Off;
-        }
-        // What speaks against it is worth a look soon.
-        let look_after = if plan.rate < plan.plain_rate {
-            LOOK_SOON
-        } else {
-            LOOK_AFTER
-        };
-        if plan.known && !plan.plain_known && self.since_look >= look_after {
-            self.since_look = 0;
             return Mode::Off;
         }
         Mode::On

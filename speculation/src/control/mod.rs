@@ -11,10 +11,11 @@
 //! | [`Acceptance`] | a sequence, a draft worker | verdicts |
 //! | [`Ranks`] | a draft worker | verdicts, where outcomes were followed |
 //! | [`Confidence`] | a draft worker | verdicts, with the draft's own probabilities |
-//! | [`Trust`] | the target | what sequences got, over what was planned |
+//! | [`Trust`] | the target, by [`Way`] | what sequences got, over what was planned |
 //!
 //! [`plan()`] finds what would give a sequence the most tokens per second if all others did the
-//! same, [`Gate`] decides whether that is enough better than plain decoding, [`trim`] cuts a batch
+//! same, [`Gate`] decides whether that is enough better than plain decoding, of which [`Look`] has the
+//! cost measured now and then, [`trim`] cuts a batch
 //! to what is worth its verification, and [`wait_for`] tells whether a batch should wait for
 //! proposals that are under way.
 
@@ -24,6 +25,7 @@ mod confidence;
 mod costs;
 mod ewma;
 mod gate;
+mod look;
 mod monotone;
 mod plan;
 mod ranks;
@@ -37,7 +39,8 @@ pub use confidence::Confidence;
 pub use costs::{StepCosts, observe_verification};
 pub use ewma::Ewma;
 pub use gate::{Gate, Mode};
-pub use plan::{Plan, Situation, plan};
+pub use look::Look;
+pub use plan::{Overlap, Plan, Situation, Way, plan};
 pub use ranks::Ranks;
 pub(crate) use rates::{Ahead, Rates};
 pub use trim::trim;

@@ -1,7 +1,7 @@
 //! What would give a sequence the most tokens per second.
 
 use super::rates::{Ahead, Rates};
-use super::{Acceptance, MAX_DRAFT, Ranks, StepCosts, WIDTHS};
+use super::{Acceptance, MAX_DRAFT, Ranks, StepCosts, Trust, WIDTHS};
 
 /// Lengths that are considered. Between the long ones a step more or less changes little.
 const LENGTHS: [usize; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16];
@@ -39,8 +39,22 @@ pub struct Situation<'a> {
     pub min: usize,
     /// The most. The same as `min` fixes the length.
     pub max: usize,
-    /// Drafting ahead is allowed.
-    pub ahead: bool,
+    /// What may be computed at the same time.
+    pub overlap: Overlap,
+    /// How far plans have held.
+    pub trust: &'a Trust,
+}
+
+/// What draft worker and target may compute at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overlap {
+    /// One at a time: they compute on the same processor cores, so that what one does meanwhile is
+    /// taken from the other.
+    Nothing,
+    /// One sequence's draft and another's verification, or plain rounds until a draft is there.
+    Rounds,
+    /// That, and what may follow the draft that is being verified.
+    Ahead,
 }
 
 /// What to draft for a sequence in each of its rounds.
@@ -57,7 +71,7 @@ pub struct Plan {
     pub groups: usize,
     /// The sequence's tokens per second, as expected. 0 where it is not known.
     pub rate: f64,
-    /// The same by costs and acceptance alone, before [`super::Trust::temper`].
+    /// The same by costs and acceptance alone, as if such plans had always held.
     pub predicted: f64,
     /// The same in plain decoding.
     pub plain_rate: f64,
@@ -67,6 +81,33 @@ pub struct Plan {
     pub known: bool,
     /// True where plain decoding of so many sequences was measured lately.
     pub plain_known: bool,
+}
+
+/// A way to speculate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// The target waits for drafts, or goes on without them until they are there.
+    Waiting,
+    /// Two batches: one is verified while the other is drafted.
+    Alternating,
+    /// Drafting ahead.
+    Ahead,
+}
+
+impl Way {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Waiting, Self::Alternating, Self::Ahead];
+}
+
+impl Plan {
+    /// The way that it goes.
+    pub fn way(&self) -> Way {
+        match (self.ahead_want, self.groups) {
+            (0, 0 | 1) => Way::Waiting,
+            (0, _) => Way::Alternating,
+            _ => Way::Ahead,
+        }
+    }
 }
 
 /// Finds the plan with the highest rate, under the assumption that all sequences do the same.
@@ -105,33 +146,47 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
     }
     // The rate of speculation is told even where plain decoding is better: the gate compares them.
     best.rate = 0.0;
+    let groups = if situation.overlap == Overlap::Nothing {
+        1..=1
+    } else {
+        1..=2
+    };
     for want in lengths(min.max(1), max) {
-        for groups in [1, 2] {
-            let rate = rates.synchronous(want, groups);
+        for groups in groups.clone() {
+            let way = if groups == 1 {
+                Way::Waiting
+            } else {
+                Way::Alternating
+            };
+            let predicted = rates.synchronous(want, groups);
+            let rate = predicted * situation.trust.of(way);
             if rate > best.rate * if groups == 1 { 1.0 } else { SIMPLER } {
                 best = Plan {
                     want,
                     groups,
                     rate,
+                    predicted,
                     ..best
                 };
             }
         }
     }
-    if situation.ahead {
+    if situation.overlap == Overlap::Ahead {
+        let trust = situation.trust.of(Way::Ahead);
         let ahead = best_ahead(&rates, min, max);
-        if let Some((ahead, rate)) = ahead.filter(|(_, rate)| *rate > best.rate * SIMPLER) {
+        let simpler = best.rate * SIMPLER;
+        if let Some((ahead, predicted)) = ahead.filter(|(_, rate)| rate * trust > simpler) {
             best = Plan {
                 want: ahead.want,
                 ahead_want: ahead.ahead_want,
                 ahead_width: WIDTHS[ahead.width],
                 groups: 1,
-                rate,
+                rate: predicted * trust,
+                predicted,
                 ..best
             };
         }
     }
-    best.predicted = best.rate;
     best
 }
 

@@ -1,6 +1,6 @@
 //! Tokens per second of one sequence where all do the same, by what they do.
 
-use super::{MAX_DRAFT, Situation, StepCosts, WIDTHS};
+use super::{MAX_DRAFT, Overlap, Situation, StepCosts, WIDTHS};
 
 /// What a plan by proposals that come late is worth beside one of the same rate by proposals that
 /// come in time: it stands and falls with how the batches happen to be.
@@ -121,7 +121,8 @@ impl<'a> Rates<'a> {
             1 => {
                 let waiting = self.expected[k] / positive(drafting + self.verify[k]);
                 // Whoever batches waits where a batch with the proposal beats one without it.
-                if waiting * self.verify[0] >= 1.0 {
+                let waits = waiting * self.verify[0] >= 1.0;
+                if waits || self.situation.overlap == Overlap::Nothing {
                     waiting
                 } else {
                     waiting.max(LATE * self.late(k, drafting))

@@ -1,7 +1,7 @@
 //! Closed forms of one request's tokens per second where all requests do the same.
 
 use super::{AheadChoice, System};
-use crate::control::{Ahead, Rates, Situation, StepCosts, WIDTHS, plan};
+use crate::control::{Ahead, Overlap, Rates, Situation, StepCosts, Trust, WIDTHS, plan};
 
 /// Plain decoding, one batch: 1 / (t_v(C) + r_t), with C requests, t_v(rows) the time of a
 /// verification and r_t the round trip to the target.
@@ -69,6 +69,7 @@ fn batch(system: &System) -> usize {
 struct Measured {
     verify: StepCosts,
     draft: StepCosts,
+    trust: Trust,
 }
 
 impl Measured {
@@ -76,6 +77,7 @@ impl Measured {
         Self {
             verify: system.verify.measured(),
             draft: system.draft.measured(),
+            trust: Trust::new(),
         }
     }
 
@@ -92,7 +94,8 @@ impl Measured {
             drafting,
             min: 0,
             max,
-            ahead: true,
+            overlap: Overlap::Ahead,
+            trust: &self.trust,
         }
     }
 }

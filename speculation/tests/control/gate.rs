@@ -4,7 +4,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use speculation::control::{Gate, Mode, Plan};
 
-fn promising(ratio: f64) -> Plan {
+pub(crate) fn promising(ratio: f64) -> Plan {
     Plan {
         want: 3,
         ahead_want: 0,
@@ -57,18 +57,18 @@ fn while_off_it_probes_rarely_and_sooner_where_that_is_encouraging() {
     modes(&mut gate, &promising(0.5), 10);
     let discouraged = count(&modes(&mut gate, &promising(0.5), 640), Mode::Probe);
     assert!((9..=10).contains(&discouraged), "{discouraged}");
-    let encouraged = count(&modes(&mut gate, &promising(1.08), 640), Mode::Probe);
+    let encouraged = count(&modes(&mut gate, &promising(1.03), 640), Mode::Probe);
     assert!((39..=40).contains(&encouraged), "{encouraged}");
 }
 
 #[test]
 fn between_the_thresholds_it_stays_as_it_is() {
     let mut on = Gate::new();
-    assert_eq!(count(&modes(&mut on, &promising(1.08), 500), Mode::On), 500);
+    assert_eq!(count(&modes(&mut on, &promising(1.03), 500), Mode::On), 500);
     let mut off = Gate::new();
     modes(&mut off, &promising(0.5), 10);
-    assert_eq!(count(&modes(&mut off, &promising(1.08), 500), Mode::On), 0);
-    assert!(modes(&mut off, &promising(1.12), 70).contains(&Mode::On));
+    assert_eq!(count(&modes(&mut off, &promising(1.03), 500), Mode::On), 0);
+    assert!(modes(&mut off, &promising(1.05), 70).contains(&Mode::On));
 }
 
 #[test]
@@ -92,22 +92,6 @@ fn it_does_not_flap_whatever_it_is_told() {
         }
         assert!(gate.switches() < 170, "seed {seed}: {}", gate.switches());
     }
-}
-
-#[test]
-fn where_plain_is_not_known_it_looks_now_and_then() {
-    let mut gate = Gate::new();
-    let unseen = |rate| Plan {
-        plain_known: false,
-        ..promising(rate)
-    };
-    // Not known to be worse: it goes on, but for the looks, which are soon where it seems so.
-    let better = modes(&mut gate, &unseen(1.2), 1280);
-    assert_eq!(count(&better, Mode::Off), 10);
-    assert_eq!(count(&better, Mode::On), 1270);
-    let worse = modes(&mut gate, &unseen(0.8), 1280);
-    assert_eq!(count(&worse, Mode::Off), 160);
-    assert_eq!(count(&worse, Mode::On), 1120);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod acceptance;
 mod confidence;
 mod costs;
 mod gate;
+mod look;
 mod plan;
 mod ranks;
 mod simulation;

@@ -1,6 +1,6 @@
 //! Plans, against the closed forms.
 
-use speculation::control::{Acceptance, Plan, Ranks, Situation, StepCosts, plan};
+use speculation::control::{Acceptance, Overlap, Plan, Ranks, Situation, StepCosts, Trust, plan};
 
 /// Costs that are a base and a part per row, as measured at every size.
 pub(crate) fn costs(base: f64, row: f64) -> StepCosts {
@@ -22,7 +22,8 @@ struct Case {
     rtt: f64,
     sequences: usize,
     bounds: (usize, usize),
-    ahead: bool,
+    overlap: Overlap,
+    trust: Trust,
 }
 
 impl Case {
@@ -36,7 +37,8 @@ impl Case {
             rtt: 0.0005,
             sequences: 1,
             bounds: (0, 16),
-            ahead: false,
+            overlap: Overlap::Rounds,
+            trust: Trust::new(),
         }
     }
 
@@ -53,7 +55,8 @@ impl Case {
             drafting: self.sequences,
             min: self.bounds.0,
             max: self.bounds.1,
-            ahead: self.ahead,
+            overlap: self.overlap,
+            trust: &self.trust,
         })
     }
 }
@@ -83,7 +86,7 @@ fn alone_it_takes_the_best_length_of_the_closed_form() {
 fn drafting_ahead_hides_the_draft() {
     let mut case = Case::new(0.75);
     let synchronous = case.plan();
-    case.ahead = true;
+    case.overlap = Overlap::Ahead;
     let ahead = case.plan();
     assert!(ahead.ahead_want > 0, "{ahead:?}");
     assert!(ahead.ahead_width > 1, "{ahead:?}");
@@ -97,11 +100,11 @@ fn drafting_ahead_hides_the_draft() {
 fn drafting_ahead_is_left_alone_where_branches_are_dear() {
     let mut case = Case::new(0.75);
     case.draft = costs(0.0, 0.0025);
-    case.ahead = true;
+    case.overlap = Overlap::Ahead;
     assert!(case.plan().ahead_width <= 1, "{:?}", case.plan());
     // Nor where it slows the verification down.
     let mut shared = Case::new(0.75);
-    shared.ahead = true;
+    shared.overlap = Overlap::Ahead;
     shared.ahead_verify = costs(0.060, 0.0);
     assert_eq!(shared.plan().ahead_want, 0, "{:?}", shared.plan());
 }
@@ -146,10 +149,10 @@ fn where_rows_are_dear_and_tokens_rarely_accepted_plain_is_better() {
 #[test]
 fn bounds_hold() {
     for (min, max) in [(0, 0), (0, 1), (3, 3), (5, 8), (16, 16), (0, 99)] {
-        for ahead in [false, true] {
+        for overlap in [Overlap::Nothing, Overlap::Rounds, Overlap::Ahead] {
             let mut case = Case::new(0.75);
             case.bounds = (min, max);
-            case.ahead = ahead;
+            case.overlap = overlap;
             let got = case.plan();
             assert!(
                 (min..=max.min(16)).contains(&got.want),
@@ -198,7 +201,8 @@ fn where_the_draft_is_far_away_it_is_drafted_for_later() {
             drafting: 1,
             min: 0,
             max: 16,
-            ahead: false,
+            overlap: Overlap::Rounds,
+            trust: &case.trust,
         })
     };
     let got = far(&case);

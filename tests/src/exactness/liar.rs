@@ -70,6 +70,7 @@ impl Liar {
             device: "cpu".to_owned(),
             batch_invariant: true,
             bos_token_id: None,
+            processors: None,
         };
         let oracle = Oracle {
             table: &models.draft,

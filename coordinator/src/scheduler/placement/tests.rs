@@ -1,7 +1,7 @@
 use super::*;
 use crate::request::Choice;
 use crate::scheduler::sequence::AtTarget;
-use crate::scheduler::{Event, Patience, SpecOptions, TargetLimits};
+use crate::scheduler::{Event, Patience, Processors, SpecOptions, TargetLimits};
 use crate::testing;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -41,6 +41,7 @@ impl World {
         let limits = TargetLimits {
             max_sequences: 1000,
             max_draft_tokens: 16,
+            processors: Processors::default(),
         };
         world.event(Event::TargetUp {
             limits,
@@ -63,6 +64,7 @@ impl World {
             max_sequences: 100,
             max_draft_tokens: 16,
             context_length: 1000,
+            processors: Processors::default(),
         };
         self.event(Event::DraftUp(worker, limits));
     }

@@ -301,6 +301,7 @@ fn a_target_that_serves_another_model_ends_what_was_begun() {
     let limits = super::TargetLimits {
         max_sequences: 8,
         max_draft_tokens: 8,
+        processors: super::Processors::default(),
     };
     world.event(Event::TargetUp {
         limits,

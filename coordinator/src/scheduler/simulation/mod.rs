@@ -11,7 +11,8 @@ mod tenants;
 mod workers;
 
 use super::{
-    Action, DraftLimits, Event, Patience, Scheduler, SequenceId, SpecOptions, Summary, TargetLimits,
+    Action, DraftLimits, Event, Patience, Processors, Scheduler, SequenceId, SpecOptions, Summary,
+    TargetLimits,
 };
 use crate::commit::Origin;
 use crate::request::Choice;
@@ -189,6 +190,7 @@ impl World {
         let limits = TargetLimits {
             max_sequences: self.target.max_sequences,
             max_draft_tokens: 8,
+            processors: Processors::default(),
         };
         self.event(Event::TargetUp {
             limits,
@@ -207,6 +209,7 @@ impl World {
             max_sequences: self.drafts[worker].max_sequences,
             max_draft_tokens: 8,
             context_length: 1000,
+            processors: Processors::default(),
         };
         self.event(Event::DraftUp(worker, limits));
     }

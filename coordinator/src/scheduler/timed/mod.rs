@@ -13,7 +13,8 @@ mod shared;
 mod target;
 
 use super::{
-    Action, DraftLimits, Event, Patience, Scheduler, SequenceId, SpecOptions, Summary, TargetLimits,
+    Action, DraftLimits, Event, Patience, Processors, Scheduler, SequenceId, SpecOptions, Summary,
+    TargetLimits,
 };
 use crate::request::Choice;
 use crate::testing;
@@ -21,7 +22,7 @@ use draft::TimedDraft;
 use law::Law;
 use machine::{Machine, Worker};
 use pace::{Rough, Step};
-use proto::v1::{DraftCommand, TargetCommand};
+use proto::v1::{self, DraftCommand, TargetCommand};
 use speculation::{NoiseKey, TokenId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -47,6 +48,18 @@ struct Setting {
     /// Target and draft workers share one machine's time.
     shared: bool,
     rough: Rough,
+}
+
+impl Setting {
+    /// What each worker says that it computes on.
+    fn processors(&self) -> Processors {
+        let shared = self.shared.then(|| v1::Processors {
+            machine: "the one".to_owned(),
+            cores: vec![0],
+            threads: 1,
+        });
+        Processors::described(shared.as_ref())
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +141,7 @@ impl World {
         let limits = TargetLimits {
             max_sequences: 256,
             max_draft_tokens: 16,
+            processors: world.setting.processors(),
         };
         world.event(Event::TargetUp {
             limits,
@@ -141,6 +155,7 @@ impl World {
                 max_sequences: draft.max_sequences,
                 max_draft_tokens: 16,
                 context_length: 1_000_000,
+                processors: world.setting.processors(),
             };
             world.event(Event::DraftUp(worker, limits));
         }

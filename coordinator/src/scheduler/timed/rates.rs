@@ -93,8 +93,9 @@ fn speculation_is_never_slower_than_plain_decoding() {
             println!(
                 "agreement {agreement}, {requests} requests, {rtt_ms} ms: {ratio:.3} of plain"
             );
+            let near = agreement == 0.5 && rtt_ms < 1.0;
             assert!(
-                ratio >= 0.98,
+                ratio >= if near { 1.07 } else { 0.98 },
                 "agreement {agreement}, {requests} requests, {rtt_ms} ms"
             );
         }
@@ -106,7 +107,7 @@ fn many_requests_with_a_good_draft_gain() {
     let mut setting = setting(0.9, 0.5, true);
     setting.target.row = 50.0;
     setting.drafts[0].step.row = 20.0;
-    for (requests, gain) in [(1, 3.5), (4, 2.5), (16, 1.8), (64, 1.55)] {
+    for (requests, gain) in [(1, 3.8), (4, 2.8), (16, 2.0), (64, 1.8)] {
         let plain = plain(&setting, requests);
         let chosen = rate(World::new(setting.clone()), requests);
         let ratio = chosen / plain;

@@ -5,8 +5,8 @@ use super::world::World;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use speculation::control::{
-    Acceptance, Arrival, Ewma, Gate, Mode, Offer, Plan, Ranks, Round, Situation, StepCosts, Trust,
-    observe_verification, plan, wait_for,
+    Acceptance, Arrival, Ewma, Gate, Look, Mode, Offer, Overlap, Plan, Ranks, Round, Situation,
+    StepCosts, Trust, observe_verification, plan, wait_for,
 };
 
 /// The most that is drafted.
@@ -55,6 +55,7 @@ pub(super) struct System {
     ranks: Ranks,
     worker: Acceptance,
     trust: Trust,
+    look: Look,
     pub(super) counts: Counts,
 }
 
@@ -75,6 +76,7 @@ impl System {
             ranks: Ranks::new(),
             worker: Acceptance::of_worker(),
             trust: Trust::new(),
+            look: Look::new(),
             counts: Counts::default(),
         }
     }
@@ -146,9 +148,15 @@ impl System {
     }
 
     fn decide(&mut self, member: usize) -> Item {
-        let plan = self.trust.temper(self.plan(member));
+        let plan = self.plan(member);
         let mode = match self.policy {
-            Policy::Controller => self.sequences[member].gate.decide(&plan),
+            Policy::Controller => {
+                let mode = self.sequences[member].gate.decide(&plan);
+                if mode == Mode::On {
+                    self.look.consider(&plan);
+                }
+                if self.look.is_on() { Mode::Off } else { mode }
+            }
             Policy::Fixed(0, ..) => Mode::Off,
             Policy::Fixed(..) => Mode::On,
         };
@@ -188,7 +196,8 @@ impl System {
             drafting: self.sequences.len(),
             min: 0,
             max: MAX,
-            ahead: true,
+            overlap: Overlap::Ahead,
+            trust: &self.trust,
         })
     }
 
@@ -307,6 +316,7 @@ impl System {
             seconds,
             ahead,
         );
+        self.look.step(self.verify.is_known(self.sequences.len()));
         let rtt = self.world.target_rtt * self.world.noise(&mut self.rng);
         self.target_rtt.observe(rtt);
         self.target_free = begin + seconds;
@@ -318,8 +328,9 @@ impl System {
         self.counts.rounds += 1;
         self.counts.tokens += 1 + accepted;
         let last = std::mem::replace(&mut self.sequences[item.sequence].last, done);
+        let sequences = self.sequences.len();
         self.trust
-            .observe(&item.plan, item.mode, 1 + accepted, done - last);
+            .observe(&item.plan, item.mode, 1 + accepted, done - last, sequences);
         self.counts.plain += usize::from(item.mode != Mode::On);
         if item.tokens > 0 {
             self.learn(item.sequence, item.tokens, accepted);
