@@ -186,7 +186,8 @@ struct Backoff {
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
-    const LONGEST: Duration = Duration::from_secs(1);
+    /// What a worker that is back waits at most, and often enough for a call that costs a packet or two.
+    const LONGEST: Duration = Duration::from_millis(500);
 
     fn reset(&mut self) {
         self.attempts = 0;

@@ -13,6 +13,9 @@ const OFF: f64 = 1.02;
 /// It ends after so many decisions in a row that say so, lest one bad round end it.
 const PATIENCE: u32 = 3;
 
+/// A new sequence does not even try what promises less than this.
+const HOPELESS: f64 = 0.85;
+
 /// Rounds without speculation before a probe.
 const PROBE_AFTER: u32 = 64;
 
@@ -95,9 +98,11 @@ impl Gate {
         } else {
             self.against = 0;
         }
-        // A new sequence has nothing to lose: what its plan says is known of other sequences.
+        // What the first plan says is known of other sequences, and texts differ much: only what is clearly
+        // worse is not tried.
         let first = self.since == 1 && self.switches == 0;
-        if self.against >= PATIENCE || first && self.against > 0 || plan.want == 0 {
+        let hopeless = first && self.against > 0 && plan.rate < HOPELESS * plan.plain_rate;
+        if self.against >= PATIENCE || hopeless || plan.want == 0 {
             self.switch(false);
             return Mode::Off;
         }
