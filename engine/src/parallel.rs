@@ -3,9 +3,10 @@
 
 use candle_core::utils::barrier_pool;
 
-/// Threads that compute on the processor: what `RAYON_NUM_THREADS` states, or else all cores.
+/// Threads that compute on the processor, the caller of [`for_each_piece`] among them: what
+/// `CANDLE_NUM_THREADS` or `RAYON_NUM_THREADS` state, or else all cores.
 pub fn threads() -> usize {
-    candle_core::utils::get_num_threads()
+    barrier_pool().n_workers() + 1
 }
 
 /// Calls `work(index, piece)` for each piece of `piece_len` of `values`, in any order.
