@@ -156,7 +156,7 @@ impl Scheduler {
         let begun = self.target.last_verdicts.filter(|_| batch.queued);
         let begun = begun.map_or(batch.sent, |before| before.max(batch.sent));
         let step = Duration::from_secs_f64(self.verifying.step.seconds(batch.rows)?);
-        Some((begun + step).checked_sub(SHORTEST_WAIT)?)
+        (begun + step).checked_sub(SHORTEST_WAIT)
     }
 
     /// True where `sequence` can go on without the proposal that it waits for, at no loss: what comes late
