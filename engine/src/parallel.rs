@@ -3,7 +3,7 @@
 
 use candle_core::utils::barrier_pool;
 
-/// Threads that compute on the processor, the caller of [`for_each_piece`] among them: what
+/// Threads that compute on the processor, the one that asks for it among them: what
 /// `CANDLE_NUM_THREADS` or `RAYON_NUM_THREADS` state, or else all cores.
 pub fn threads() -> usize {
     barrier_pool().n_workers() + 1
