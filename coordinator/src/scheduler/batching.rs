@@ -270,7 +270,8 @@ impl Scheduler {
             sent: now,
             queued: !self.target.batches.is_empty(),
             disturbed: self.is_prefilling(),
-            ahead: self.drafts_ahead(),
+            // A look is taken for what is measured without.
+            ahead: self.drafts_ahead() && !self.verifying.look.is_on(),
             due: now + allowance,
         });
         self.send_target(Command::Verify(batch));
