@@ -153,10 +153,8 @@ impl Scheduler {
     /// When the next batch has to be sent for the target to go on without a pause.
     fn next_needed(&self) -> Option<Instant> {
         let batch = self.target.batches.back()?;
-        let begun = self.target.last_verdicts.filter(|_| batch.queued);
-        let begun = begun.map_or(batch.sent, |before| before.max(batch.sent));
         let step = Duration::from_secs_f64(self.verifying.step.seconds(batch.rows)?);
-        (begun + step).checked_sub(SHORTEST_WAIT)
+        (self.target.turn_of(batch) + step).checked_sub(SHORTEST_WAIT)
     }
 
     /// True where `sequence` can go on without the proposal that it waits for, at no loss: what comes late

@@ -118,6 +118,10 @@ impl Verifying {
     /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
     pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
         observe_verification(&mut self.step, &mut self.step_ahead, rows, seconds, ahead);
+    }
+
+    /// A step is over, whether or not it told what such steps take.
+    pub(super) fn end_step(&mut self) {
         self.look.step(self.step.is_known(self.sequences));
     }
 

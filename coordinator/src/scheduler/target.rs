@@ -66,6 +66,13 @@ impl TargetState {
         self.stalled = self.stalled.map(|_| now);
     }
 
+    /// Since when a batch is computed, or on its way to that: one that was queued behind another waited for
+    /// it first.
+    pub(super) fn turn_of(&self, batch: &Batch) -> Instant {
+        let before = self.last_verdicts.filter(|_| batch.queued);
+        before.map_or(batch.sent, |before| before.max(batch.sent))
+    }
+
     pub(super) fn answered(&mut self) {
         self.stalled = None;
         self.returns = 0;

@@ -24,6 +24,7 @@ impl Scheduler {
             Duration::from_micros(verdicts.compute_us.into()),
             now,
         );
+        self.verifying.end_step();
         self.target.last_verdicts = Some(now);
         for verdict in verdicts.items {
             match batch.items.remove(&verdict.sequence) {
@@ -48,10 +49,10 @@ impl Scheduler {
         if self.verifying.disturbed {
             return;
         }
-        // One that was queued behind another waited for it first.
-        let step = match self.target.last_verdicts.filter(|_| batch.queued) {
-            Some(before) => now - before.max(batch.sent),
-            None => compute,
+        let step = if batch.queued {
+            now - self.target.turn_of(batch)
+        } else {
+            compute
         };
         self.verifying
             .observe(batch.ahead, batch.rows, step.as_secs_f64());
