@@ -10,7 +10,7 @@
 
 use crate::Tasks;
 use crate::config::{self, ConfigError};
-use crate::server::GraceExpired;
+use crate::server::{self, GraceExpired};
 use crate::telemetry::{self, LogOptions, traces};
 use anyhow::Context as _;
 use clap::Parser;
@@ -119,9 +119,7 @@ where
         let tasks = Tasks::new();
         tasks.spawn("signals", Signals::new()?.obey(shutdown.clone()));
         let address = config.listen();
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("listen on {address}"))?;
+        let listener = server::listen(address).with_context(|| format!("listen on {address}"))?;
         let result = run(config, listener, shutdown).await;
         if let Some(traces) = traces {
             traces.finish().await;

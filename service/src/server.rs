@@ -10,6 +10,7 @@ mod http;
 mod options;
 mod places;
 
+pub use accept::listen;
 pub use axum::Router;
 pub use body::timely_bodies;
 pub use gate::Gate;

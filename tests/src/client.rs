@@ -8,7 +8,11 @@ use proto::v1::{
     TokenizeRequest, VerificationRule, generate_response::Event,
     generation_client::GenerationClient, prompt, structured_output,
 };
+use tonic::Status;
 use tonic::transport::Channel;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 /// Requests that [`Client::generate_all`] has running at once.
 const AT_ONCE: usize = 32;
@@ -252,14 +256,21 @@ impl Client {
 
     /// True where the coordinator's health says that it serves.
     pub async fn is_serving(&self) -> bool {
-        let mut health = tonic_health::pb::health_client::HealthClient::new(self.channel.clone());
-        let request = tonic_health::pb::HealthCheckRequest {
+        self.health()
+            .await
+            .is_ok_and(|said| said == ServingStatus::Serving)
+    }
+
+    /// What the coordinator's health says.
+    ///
+    /// # Errors
+    /// Where it says nothing.
+    pub async fn health(&self) -> Result<ServingStatus, Status> {
+        let mut health = HealthClient::new(self.channel.clone());
+        let request = HealthCheckRequest {
             service: "specdec.v1.Generation".to_owned(),
         };
-        health.check(request).await.is_ok_and(|response| {
-            response.into_inner().status()
-                == tonic_health::pb::health_check_response::ServingStatus::Serving
-        })
+        Ok(health.check(request).await?.get_ref().status())
     }
 
     /// The raw client.

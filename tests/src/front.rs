@@ -14,6 +14,7 @@ use service::Class;
 use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tonic_health::pb::health_check_response::ServingStatus;
 
 const PROMPT: &str = "Once upon a time";
 
@@ -61,7 +62,8 @@ impl Connection {
         let inner = match front {
             Front::Grpc => {
                 let client = Client::connect(url).await?;
-                anyhow::ensure!(client.is_serving().await, "{url} does not serve");
+                let health = client.health().await?;
+                anyhow::ensure!(health == ServingStatus::Serving, "{url}: {health:?}");
                 Inner::Grpc(client)
             }
             Front::Http => Inner::Http(Http::open(url).await?),

@@ -2,13 +2,34 @@
 
 use super::places::{Place, Places};
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// How many connections the system may hold that wait to be accepted. It takes the lower of this
+/// and its own limit (on Linux, `net.core.somaxconn`). Where more come at once they are reset, so
+/// this is well above the usual 128: whoever is too many is to be told so by us.
+const BACKLOG: u32 = 4096;
 
 /// How long accepting pauses where the system refuses, for example for want of file descriptors.
 /// Without it, the accept loop would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Listens at `address`, ready for many connections at once. Must be called within a Tokio runtime.
+///
+/// # Errors
+/// Where the system does not let it.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // A server that was just stopped does not keep its address from the next.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Accepts connections.
 #[derive(Debug)]
@@ -73,6 +94,18 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 mod tests {
     use super::*;
     use crate::server::ServerOptions;
+
+    #[tokio::test]
+    async fn many_connections_may_come_before_any_is_accepted() {
+        let listener = listen("127.0.0.1:0".parse().expect("address")).expect("listen");
+        let address = listener.local_addr().expect("address");
+        // What finds no room is asked for again by the system after a second, and again.
+        let connect = || std::net::TcpStream::connect_timeout(&address, Duration::from_secs(10));
+        let waiting: Result<Vec<_>, _> = (0..500).map(|_| connect()).collect();
+        assert_eq!(waiting.expect("500 that wait").len(), 500);
+        let mut acceptor = Acceptor::new(listener, Places::new(&ServerOptions::default()));
+        acceptor.next().await;
+    }
 
     #[tokio::test]
     async fn accepted_connections_send_small_messages_at_once() {
