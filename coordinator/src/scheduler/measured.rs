@@ -6,6 +6,7 @@
 use super::speculating::Speculating;
 use speculation::control::{
     Acceptance, Confidence, Ewma, Look, Plan, Ranks, Round, StepCosts, Trust, observe_verification,
+    plain_groups,
 };
 
 /// The share of recent plans that want two groups from which two are formed, and below which one.
@@ -125,7 +126,10 @@ impl Verifying {
         self.look.step(self.step.is_known(self.sequences));
     }
 
-    pub(super) fn vote(&mut self, groups: usize) {
+    /// A sequence wants so many batches; where it has no plan, as many as are best in plain decoding.
+    pub(super) fn vote(&mut self, groups: Option<usize>) {
+        let rtt = self.rtt.value_or(0.0);
+        let groups = groups.unwrap_or_else(|| plain_groups(&self.step, rtt, self.sequences));
         let vote = if groups > 1 { 1.0 } else { 0.0 };
         self.wants_two += GROUPS_WEIGHT * (vote - self.wants_two);
         self.two = self.wants_two > if self.two { GROUPS_OUT } else { GROUPS_IN };

@@ -82,6 +82,15 @@ impl Speculating {
         Some((self.plan?.plan, self.mode?))
     }
 
+    /// How many batches its plan wants; none where it has no plan.
+    pub(super) fn groups(&self) -> Option<usize> {
+        let plan = &self.plan.as_ref()?.plan;
+        Some(match self.mode {
+            Some(Mode::Off | Mode::Probe) => plan.plain_groups,
+            Some(Mode::On) | None => plan.groups,
+        })
+    }
+
     /// N-grams offer so many tokens for the next round.
     pub(super) fn offered(&mut self, ngrams: f64) {
         self.ngrams.observe(ngrams);
@@ -164,10 +173,6 @@ impl Scheduler {
         let min_confidence =
             stated.unwrap_or_else(|| measured.least_confidence(&plan, drafts.seats));
         let expected = situation.acceptance.expected(plan.want.max(1));
-        self.verifying.vote(match mode {
-            Mode::On => plan.groups,
-            Mode::Off | Mode::Probe => plan.plain_groups,
-        });
         let ngram = sequence.ngram().map(|draft| draft.survival.iter().sum());
         let free = sequence.is_coupled() && min == 0;
         if mode == Mode::On && free && 1.0 + ngram.unwrap_or(0.0) > expected {

@@ -3,6 +3,7 @@
 use super::batching::Sent;
 use super::measured::Verifying;
 use super::sequence::AtTarget;
+use super::speculating::Speculating;
 use super::target::Batch;
 use super::{Scheduler, SequenceId};
 use crate::commit::{NewToken, Origin};
@@ -89,7 +90,10 @@ impl Scheduler {
         sequence.losses = 0;
         sequence.at_target = AtTarget::Idle;
         let took = now - std::mem::replace(&mut sequence.idle_since, now);
-        let doing = sequence.control.doing();
+        // One without a draft worker does not follow a plan.
+        let control = sequence.seat.as_ref().map(|_| &sequence.control);
+        let doing = control.and_then(Speculating::doing);
+        self.verifying.vote(control.and_then(Speculating::groups));
         // Where the plans of most have it otherwise, this one is not followed.
         let followed = |plan: &Plan| plan.groups == self.verifying.groups();
         let tells = doing.filter(|(plan, _)| !self.verifying.disturbed && followed(plan));

@@ -21,6 +21,11 @@ const PRIOR: f64 = 0.7;
 const PRIOR_WEIGHT: f64 = 2.0;
 const PRIOR_HALVED: f64 = 8.0;
 
+/// The same for what many rounds of the draft worker's other sequences say: the first rounds of a text are
+/// worse evidence of how it goes on. Half of that is due to so many rounds.
+const KNOWN_WEIGHT: f64 = 8.0;
+const KNOWN_AFTER: f64 = 32.0;
+
 /// What became of one proposal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Round {
@@ -48,6 +53,8 @@ pub struct Round {
 #[derive(Debug, Clone)]
 pub struct Acceptance {
     assumed: [f64; MAX_DRAFT],
+    /// For how many rounds each assumption counts at first.
+    certain: [f64; MAX_DRAFT],
     long: [Count; MAX_DRAFT],
     short: [Count; MAX_DRAFT],
     memory: f64,
@@ -74,10 +81,16 @@ impl Acceptance {
         Self::new([PRIOR; MAX_DRAFT], 1.0, WORKER_MEMORY)
     }
 
-    /// Of a new sequence: what is known of its draft worker, soon outweighed by its own rounds.
+    /// Of a new sequence: what is known of its draft worker, outweighed in time by its own rounds.
     pub fn from_prior(worker: &Acceptance) -> Self {
         let assumed = std::array::from_fn(|index| worker.hazard(index + 1));
-        Self::new(assumed, worker.fullness, SEQUENCE_MEMORY)
+        let mut acceptance = Self::new(assumed, worker.fullness, SEQUENCE_MEMORY);
+        for (certain, seen) in acceptance.certain.iter_mut().zip(&worker.long) {
+            let known = seen.reached / (seen.reached + KNOWN_AFTER);
+            *certain += (KNOWN_WEIGHT - PRIOR_WEIGHT) * known;
+        }
+        acceptance.derive();
+        acceptance
     }
 
     /// Known beforehand, by position; the last one holds beyond. For planning, not for learning.
@@ -91,6 +104,7 @@ impl Acceptance {
     fn new(assumed: [f64; MAX_DRAFT], fullness: f64, memory: f64) -> Self {
         let mut acceptance = Self {
             assumed,
+            certain: [PRIOR_WEIGHT; MAX_DRAFT],
             long: [Count::default(); MAX_DRAFT],
             short: [Count::default(); MAX_DRAFT],
             memory,
@@ -136,6 +150,8 @@ impl Acceptance {
         }
         if changed {
             self.long = self.short;
+            // What was assumed is of before.
+            self.certain = [PRIOR_WEIGHT; MAX_DRAFT];
         }
         self.derive();
     }
@@ -147,7 +163,7 @@ impl Acceptance {
             let Count { reached, passed } = self.long[index];
             // What is not seen yet is off its assumption by half of what the position before is.
             let assumed = (self.assumed[index] + 0.5 * shift).clamp(0.0, 1.0);
-            let weight = PRIOR_WEIGHT / (1.0 + reached / PRIOR_HALVED);
+            let weight = self.certain[index] / (1.0 + reached / PRIOR_HALVED);
             let hazard = (passed + weight * assumed) / (reached + weight);
             shift = hazard - self.assumed[index];
             survival *= hazard;

@@ -42,6 +42,7 @@ pub use gate::{Gate, Mode};
 pub use look::Look;
 pub use plan::{Overlap, Plan, Situation, Way, plan};
 pub use ranks::Ranks;
+pub use rates::plain_groups;
 pub(crate) use rates::{Ahead, Rates};
 pub use trim::trim;
 pub use trust::Trust;

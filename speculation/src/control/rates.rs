@@ -102,13 +102,7 @@ impl<'a> Rates<'a> {
 
     /// Plain decoding: the rate, and in how many batches.
     pub(crate) fn plain(&self) -> (f64, usize) {
-        let one = 1.0 / positive(self.verify[0]);
-        let two = 1.0 / positive(self.alternating(0));
-        if self.sequences > 1 && two > one * 1.01 {
-            (two, 2)
-        } else {
-            (one, 1)
-        }
+        faster(self.sequences, self.verify[0], self.alternating(0))
     }
 
     /// Drafting `k` tokens, then verifying them, in one batch or in two that alternate.
@@ -148,12 +142,11 @@ impl<'a> Rates<'a> {
     /// Seconds of a round of one of two batches: the target computes both in it, and each is
     /// drafted and on its way while the other is computed.
     fn alternating(&self, k: usize) -> f64 {
-        let computing = self.verify_half[k] - self.situation.target_rtt;
         let drafting = match k {
             0 => 0.0,
             _ => self.situation.draft_rtt + k as f64 * self.draft_half,
         };
-        (2.0 * computing).max(drafting + self.verify_half[k])
+        in_turn(self.verify_half[k], self.situation.target_rtt, drafting)
     }
 
     /// Drafting ahead. Rounds are of two kinds: those that begin with what was drafted ahead, and
@@ -287,6 +280,32 @@ impl Width {
             step: std::array::from_fn(|k| seconds(drafting * outcomes(k))),
             redraft_step: std::array::from_fn(|k| seconds((drafting - 1) * outcomes(k) + 1)),
         }
+    }
+}
+
+/// In how many batches `sequences` are best decoded plainly, 1 or 2: two are where one is on its way while
+/// the other is computed.
+pub fn plain_groups(verify: &StepCosts, target_rtt: f64, sequences: usize) -> usize {
+    let round = |rows| Some(verify.seconds(rows)? + target_rtt);
+    let rounds = round(sequences).zip(round(sequences.div_ceil(2)));
+    rounds.map_or(1, |(one, half)| {
+        faster(sequences, one, in_turn(half, target_rtt, 0.0)).1
+    })
+}
+
+/// Seconds of a round in which a target computes two batches in turn: of `verify` seconds each, `rtt` of
+/// them on its way, and of `drafting` before.
+fn in_turn(verify: f64, rtt: f64, drafting: f64) -> f64 {
+    (2.0 * (verify - rtt)).max(drafting + verify)
+}
+
+/// The better rate of rounds of `one` batch and of two, and how many batches that is.
+fn faster(sequences: usize, one: f64, two: f64) -> (f64, usize) {
+    let (one, two) = (1.0 / positive(one), 1.0 / positive(two));
+    if sequences > 1 && two > one * 1.01 {
+        (two, 2)
+    } else {
+        (one, 1)
     }
 }
 

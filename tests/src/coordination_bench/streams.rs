@@ -47,8 +47,11 @@ pub(crate) enum Mode {
 }
 
 /// The request number `number`, for `tokens` tokens.
+///
+/// The number stands at the end of the prompt: synthetic models look back a few tokens, and all texts
+/// would be the same one, accepted and rejected in step.
 pub(crate) fn request(number: usize, tokens: u32, mode: Mode) -> GenerateRequest {
-    let mut request = text_prompt(&format!("Text number {number} begins")).tokens(tokens);
+    let mut request = text_prompt(&format!("Text number {number}")).tokens(tokens);
     match mode {
         Mode::Plain => request = request.plain(),
         Mode::Fixed(k) => {

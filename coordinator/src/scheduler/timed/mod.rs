@@ -35,6 +35,9 @@ const PATIENCE: Patience = Patience {
     target: Duration::from_secs(30),
 };
 
+/// The most tokens that are drafted unless a request has it otherwise.
+const LONGEST: usize = 8;
+
 /// Microseconds since the beginning.
 type Micros = u64;
 
@@ -106,6 +109,8 @@ struct World {
     /// The target's, then one of each draft worker; the first alone where it is shared.
     machines: Vec<Machine>,
     clients: BTreeMap<SequenceId, Client>,
+    /// Requests so far.
+    admitted: SequenceId,
     committed: usize,
     /// When the scheduler is to be woken.
     wake_at: Option<Micros>,
@@ -126,10 +131,11 @@ impl World {
             drafts: Vec::new(),
             machines: Vec::new(),
             clients: BTreeMap::new(),
+            admitted: 0,
             committed: 0,
             wake_at: None,
             min_draft: 0,
-            max_draft: 8,
+            max_draft: LONGEST,
             setting,
         };
         let machines = if world.setting.shared {
@@ -168,12 +174,31 @@ impl World {
         self
     }
 
+    /// From now on drafts are as long as the controller has it.
+    fn free(&mut self) {
+        (self.min_draft, self.max_draft) = (0, LONGEST);
+    }
+
+    /// From now on nothing is drafted.
+    fn plain(&mut self) {
+        (self.min_draft, self.max_draft) = (0, 0);
+    }
+
+    /// All clients go.
+    fn leave(&mut self) {
+        for id in self.clients.keys().copied().collect::<Vec<_>>() {
+            self.event(Event::ClientGone(id));
+        }
+        self.clients.clear();
+    }
+
     fn instant(&self) -> Instant {
         self.origin + Duration::from_micros(self.now)
     }
 
     fn admit(&mut self, budget: usize) -> SequenceId {
-        let id = self.clients.len() as SequenceId + 1;
+        self.admitted += 1;
+        let id = self.admitted;
         let prompt = vec![id as TokenId, 7, 7, 7];
         let mut generation = testing::generation(prompt.clone(), budget);
         generation.stop.end_tokens = Vec::new();

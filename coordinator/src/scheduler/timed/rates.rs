@@ -33,13 +33,19 @@ fn setting(agreement: f64, rtt_ms: f64, ahead: bool) -> Setting {
 
 /// Tokens per second of `requests` at once, once the controller has found its way.
 fn rate(mut world: World, requests: usize) -> f64 {
+    rate_in(&mut world, requests)
+}
+
+/// The same, in a world that others have been in before.
+fn rate_in(world: &mut World, requests: usize) -> f64 {
     for _ in 0..requests {
         world.admit(1_000_000);
     }
     let seconds = if requests > 4 { 3 } else { 10 };
-    world.run(3 * SECOND);
+    world.run(world.now + 3 * SECOND);
     let before = world.committed;
-    world.run((3 + seconds) * SECOND);
+    world.run(world.now + seconds * SECOND);
+    world.leave();
     (world.committed - before) as f64 / seconds as f64
 }
 
@@ -102,11 +108,47 @@ fn speculation_is_never_slower_than_plain_decoding() {
     }
 }
 
-#[test]
-fn many_requests_with_a_good_draft_gain() {
-    let mut setting = setting(0.9, 0.5, true);
+/// The same at load: each row costs.
+fn loaded(agreement: f64) -> Setting {
+    let mut setting = setting(agreement, 0.5, true);
     setting.target.row = 50.0;
     setting.drafts[0].step.row = 20.0;
+    setting
+}
+
+/// What a few rounds of a text say of its drafts is little: many texts that come at once, where plain
+/// decoding is known, do not all leave a draft that pays.
+#[test]
+fn texts_that_come_where_plain_decoding_is_known_gain_as_much() {
+    for (agreement, gain) in [(0.5, 1.08), (0.9, 1.8)] {
+        let mut world = World::new(loaded(agreement));
+        for turn in 1..=2 {
+            world.plain();
+            let plain = rate_in(&mut world, 64);
+            world.free();
+            let ratio = rate_in(&mut world, 64) / plain;
+            println!("agreement {agreement}, turn {turn}: {ratio:.3} of plain");
+            assert!(ratio >= gain, "agreement {agreement}, turn {turn}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn plain_decoding_is_not_divided_as_drafting_was() {
+    let mut setting = loaded(0.9);
+    setting.options.ahead = false;
+    let alone = plain(&setting, 64);
+    let mut world = World::new(setting);
+    rate_in(&mut world, 64);
+    world.plain();
+    let after = rate_in(&mut world, 64);
+    println!("{after:.0} tokens/s after drafting, {alone:.0} alone");
+    assert!(after >= 0.99 * alone, "{after} over {alone}");
+}
+
+#[test]
+fn many_requests_with_a_good_draft_gain() {
+    let setting = loaded(0.9);
     for (requests, gain) in [(1, 3.8), (4, 2.8), (16, 2.0), (64, 1.8)] {
         let plain = plain(&setting, requests);
         let chosen = rate(World::new(setting.clone()), requests);
