@@ -73,6 +73,10 @@ impl Offer {
 impl Scheduler {
     /// Sends the batches whose time has come.
     pub(super) fn verify_ready(&mut self, now: Instant) {
+        if let Some(verdicts) = self.target.unfollowed_verdicts.take() {
+            let seconds = (now - verdicts).as_secs_f64();
+            self.verifying.turnaround.observe(seconds);
+        }
         self.target.wait_until = None;
         while let Some(offers) = self.compose(now) {
             self.send_batch(&offers, now);
@@ -137,7 +141,7 @@ impl Scheduler {
         if under_way == 0 && !arrivals.is_empty() {
             let at_hand = Load {
                 sequences: offers.len(),
-                other_seconds: self.verifying.rtt.value().unwrap_or(0.0),
+                other_seconds: self.verifying.beside(),
                 tokens: offers.iter().map(Offer::tokens).sum(),
                 rows: offers.iter().map(Offer::rows).sum(),
             };
@@ -239,7 +243,7 @@ impl Scheduler {
     }
 
     fn send_batch(&mut self, offers: &[Offer], now: Instant) {
-        let beside = self.verifying.rtt.value().unwrap_or(0.0);
+        let beside = self.verifying.beside();
         let survivals = offers.iter().map(|offer| offer.survival.clone());
         let pays = trim(&survivals.collect::<Vec<_>>(), &self.verifying.step, beside);
         let mut items = BTreeMap::new();

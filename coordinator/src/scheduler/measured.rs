@@ -81,6 +81,8 @@ pub(super) struct Verifying {
     pub(super) step_ahead: StepCosts,
     /// Seconds from a batch to its verdicts, beside verification.
     pub(super) rtt: Ewma,
+    /// Seconds from verdicts until the next batch could be sent: what we take ourselves for each round.
+    pub(super) turnaround: Ewma,
     /// How far plans hold.
     pub(super) trust: Trust,
     /// Whether to decode plainly, to see what that costs.
@@ -100,6 +102,7 @@ impl Default for Verifying {
             step: StepCosts::default(),
             step_ahead: StepCosts::default(),
             rtt: Ewma::new(RTT_MEMORY),
+            turnaround: Ewma::new(RTT_MEMORY),
             trust: Trust::new(),
             look: Look::new(),
             disturbed: false,
@@ -116,6 +119,11 @@ impl Verifying {
         1 + usize::from(self.two && !self.look.is_on())
     }
 
+    /// Seconds of a round beside the target's step.
+    pub(super) fn beside(&self) -> f64 {
+        self.rtt.value_or(0.0) + self.turnaround.value_or(0.0)
+    }
+
     /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.
     pub(super) fn observe(&mut self, ahead: bool, rows: usize, seconds: f64) {
         observe_verification(&mut self.step, &mut self.step_ahead, rows, seconds, ahead);
@@ -128,8 +136,8 @@ impl Verifying {
 
     /// A sequence wants so many batches; where it has no plan, as many as are best in plain decoding.
     pub(super) fn vote(&mut self, groups: Option<usize>) {
-        let rtt = self.rtt.value_or(0.0);
-        let groups = groups.unwrap_or_else(|| plain_groups(&self.step, rtt, self.sequences));
+        let groups =
+            groups.unwrap_or_else(|| plain_groups(&self.step, self.beside(), self.sequences));
         let vote = if groups > 1 { 1.0 } else { 0.0 };
         self.wants_two += GROUPS_WEIGHT * (vote - self.wants_two);
         self.two = self.wants_two > if self.two { GROUPS_OUT } else { GROUPS_IN };

@@ -34,6 +34,8 @@ pub(super) struct TargetState {
     pub(super) batches: VecDeque<Batch>,
     /// When the last verdicts came.
     pub(super) last_verdicts: Option<Instant>,
+    /// The same until the first time since then that a batch could be sent.
+    pub(super) unfollowed_verdicts: Option<Instant>,
     /// A proposal is waited for until then, and nothing is sent before.
     pub(super) wait_until: Option<Instant>,
     /// Since when it has done nothing for us: from its loss to its next answer.

@@ -27,6 +27,7 @@ impl Scheduler {
         );
         self.verifying.end_step();
         self.target.last_verdicts = Some(now);
+        self.target.unfollowed_verdicts = Some(now);
         for verdict in verdicts.items {
             match batch.items.remove(&verdict.sequence) {
                 Some(sent) => self.verdict(sent, verdict, now),

@@ -27,8 +27,9 @@ pub struct Situation<'a> {
     pub verify_ahead: &'a StepCosts,
     /// Seconds of a draft step, by the sequences (and branches) that it advances.
     pub draft: &'a StepCosts,
-    /// Round trip to the draft worker without what it computes, in seconds.
-    pub draft_rtt: f64,
+    /// Round trip to the draft worker without what it computes, in seconds; none where it was never
+    /// measured.
+    pub draft_rtt: Option<f64>,
     /// The same for the target worker.
     pub target_rtt: f64,
     /// All sequences that the target decodes at once, this one among them.

@@ -29,6 +29,7 @@ pub(crate) struct Rates<'a> {
     verify_ahead: Table,
     /// The same for half of the sequences.
     verify_half: Table,
+    draft_rtt: f64,
     /// Seconds of a draft step, for all and for half.
     draft: f64,
     draft_half: f64,
@@ -89,6 +90,7 @@ impl<'a> Rates<'a> {
             verify: verify(situation.verify, sequences),
             verify_ahead: verify(situation.verify_ahead, sequences),
             verify_half: verify(situation.verify, sequences.div_ceil(2)),
+            draft_rtt: situation.draft_rtt?,
             draft: situation.draft.seconds(drafting)?,
             draft_half: situation.draft.seconds(drafting.div_ceil(2))?,
             expected: std::array::from_fn(|k| situation.acceptance.expected(k)),
@@ -110,7 +112,7 @@ impl<'a> Rates<'a> {
     /// In one batch the target waits for the draft or, where that is far away, decodes plainly
     /// meanwhile: what is left of the proposal then is of use if it begins with what was committed.
     pub(crate) fn synchronous(&self, k: usize, groups: usize) -> f64 {
-        let drafting = self.situation.draft_rtt + k as f64 * self.draft;
+        let drafting = self.draft_rtt + k as f64 * self.draft;
         match groups {
             1 => {
                 let waiting = self.expected[k] / positive(drafting + self.verify[k]);
@@ -144,7 +146,7 @@ impl<'a> Rates<'a> {
     fn alternating(&self, k: usize) -> f64 {
         let drafting = match k {
             0 => 0.0,
-            _ => self.situation.draft_rtt + k as f64 * self.draft_half,
+            _ => self.draft_rtt + k as f64 * self.draft_half,
         };
         in_turn(self.verify_half[k], self.situation.target_rtt, drafting)
     }
@@ -159,7 +161,7 @@ impl<'a> Rates<'a> {
     pub(crate) fn ahead(&self, ahead: Ahead) -> f64 {
         let of = &self.widths[ahead.width];
         let (want, steps) = (ahead.want, ahead.ahead_want as f64);
-        let draft_rtt = self.situation.draft_rtt;
+        let draft_rtt = self.draft_rtt;
         let chain = Chain {
             want: want as f64,
             hit_after_miss: of.hit[want],

@@ -88,7 +88,7 @@ impl Measured {
             verify: &self.verify,
             verify_ahead: &self.verify,
             draft: &self.draft,
-            draft_rtt: system.draft_rtt,
+            draft_rtt: Some(system.draft_rtt),
             target_rtt: system.target_rtt,
             sequences: system.requests.max(1),
             drafting,

@@ -190,7 +190,7 @@ impl System {
             verify: &self.verify,
             verify_ahead: &self.verify_ahead,
             draft: &self.draft,
-            draft_rtt: self.draft_rtt.value_or(0.0),
+            draft_rtt: self.draft_rtt.value(),
             target_rtt: self.target_rtt.value_or(0.0),
             sequences: self.sequences.len(),
             drafting: self.sequences.len(),
