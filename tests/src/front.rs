@@ -40,6 +40,7 @@ enum Inner {
 /// A connection that carries one request at a time.
 #[derive(Debug)]
 struct Http {
+    url: String,
     requests: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
 }
@@ -128,7 +129,12 @@ impl Http {
             // That it was lost is seen by the request that it carried.
             let _ = connection.await;
         });
-        Ok(Self { requests, driver })
+        let url = url.to_owned();
+        Ok(Self {
+            url,
+            requests,
+            driver,
+        })
     }
 
     async fn complete(&mut self, tokens: u32, piece: &mut impl FnMut(Instant)) -> Result<Outcome> {
@@ -144,10 +150,14 @@ impl Http {
             .header(header::HOST, "specdec")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::from(body.to_string()))?;
+        // A server that refuses a request may close its connection, whose next request needs another.
+        if self.requests.ready().await.is_err() {
+            *self = Self::open(&self.url).await?;
+        }
         let response = self.requests.send_request(request).await?;
         match response.status() {
             StatusCode::OK => events(response.into_body(), piece).await,
-            StatusCode::TOO_MANY_REQUESTS => refused(&response),
+            StatusCode::TOO_MANY_REQUESTS => refused(response).await,
             status => {
                 let body = response.into_body().collect().await?.to_bytes();
                 bail!("{status}: {}", String::from_utf8_lossy(&body))
@@ -162,9 +172,10 @@ impl Drop for Http {
     }
 }
 
-fn refused(response: &Response<Incoming>) -> Result<Outcome> {
+async fn refused(response: Response<Incoming>) -> Result<Outcome> {
     let after = response.headers().get(header::RETRY_AFTER);
     let seconds = after.context("no retry-after")?.to_str()?.parse()?;
+    response.into_body().collect().await?;
     Ok(Outcome::Refused(Duration::from_secs(seconds)))
 }
 
@@ -180,6 +191,7 @@ async fn events(mut body: Incoming, piece: &mut impl FnMut(Instant)) -> Result<O
             let event: Vec<u8> = unread.drain(..end + 2).collect();
             if event.starts_with(b"data: [DONE]") {
                 anyhow::ensure!(whole, "it was not ended by its length");
+                body.collect().await?;
                 return Ok(Outcome::Ran);
             }
             if contains(&event, b"\"finish_reason\":\"length\"") {

@@ -1,7 +1,7 @@
 //! What each verification rule accepts on a real pair, and what that is worth in tokens per second.
 
 use super::prompts::PROMPTS;
-use crate::stack::{self, Answer, Ask, Client, ratio};
+use crate::stack::{self, Answer, Ask, Client, Cores, ratio};
 use anyhow::{Context as _, Result};
 use proto::v1::{DraftSource, VerificationRule};
 use serde::Serialize;
@@ -67,7 +67,7 @@ struct Report {
 
 /// Measures, prints a table, and writes the file that is asked for.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let report = stack::run(&options.preset, async |_, coordinator| {
+    let report = stack::run(&options.preset, Cores::Shared, async |_, coordinator| {
         measure(coordinator, options).await
     })?;
     println!("{report}");

@@ -2,7 +2,7 @@
 
 mod report;
 
-use crate::stack::{self, Ask, Client, Cluster};
+use crate::stack::{self, Ask, Client, Cluster, Cores};
 use anyhow::{Context as _, Result};
 use proto::v1::{DraftSource, VerificationRule};
 use report::Report;
@@ -46,9 +46,11 @@ pub(crate) struct Options {
 
 /// Runs the demo. Fails where speculation changed the text.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    stack::run(&options.preset, async |cluster, coordinator| {
-        session(cluster, coordinator, options).await
-    })
+    stack::run(
+        &options.preset,
+        Cores::Shared,
+        async |cluster, coordinator| session(cluster, coordinator, options).await,
+    )
 }
 
 async fn session(cluster: &mut Cluster, coordinator: &str, options: &Options) -> Result<ExitCode> {

@@ -21,6 +21,15 @@ pub(crate) struct Cluster {
     processes: Vec<Process>,
 }
 
+/// Which processor cores the workers compute on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cores {
+    /// All of them, both.
+    Shared,
+    /// The target worker on the first, the draft worker on the second: as on machines of their own.
+    Own,
+}
+
 impl Cluster {
     /// A cluster of `programs` that runs nothing yet.
     pub(crate) fn new(programs: BTreeMap<String, PathBuf>) -> Result<Self> {
@@ -32,14 +41,19 @@ impl Cluster {
     }
 
     /// Starts all three and gives the coordinator's address once it answers for the models.
-    pub(crate) async fn start(&mut self, preset: &str) -> Result<String> {
+    pub(crate) async fn start(&mut self, preset: &str, cores: Cores) -> Result<String> {
         eprintln!("starting the workers: loading the models of {preset}");
-        let target = self.spawn("target-worker", &["--model", preset])?;
-        let draft = self.spawn("draft-worker", &["--model", preset])?;
+        let of = |worker| (cores == Cores::Own).then_some(worker);
+        let target = self.spawn("target-worker", &["--model", preset], of(0))?;
+        let draft = self.spawn("draft-worker", &["--model", preset], of(1))?;
         let target = self.processes[target].url().await?;
         let draft = self.processes[draft].url().await?;
         eprintln!("starting the coordinator");
-        let coordinator = self.spawn("coordinator", &["--target", &target, "--draft", &draft])?;
+        let coordinator = self.spawn(
+            "coordinator",
+            &["--target", &target, "--draft", &draft],
+            None,
+        )?;
         let url = self.processes[coordinator].url().await?;
         tokio::select! {
             ready = request::ready(&url) => ready?,
@@ -48,13 +62,13 @@ impl Cluster {
         Ok(url)
     }
 
-    fn spawn(&mut self, name: &str, args: &[&str]) -> Result<usize> {
+    fn spawn(&mut self, name: &str, args: &[&str], core: Option<usize>) -> Result<usize> {
         let program = self
             .programs
             .get(name)
             .with_context(|| format!("{name} was not built"))?;
         self.processes
-            .push(Process::spawn(name, program, args, self.logs.path())?);
+            .push(Process::spawn(name, program, args, core, self.logs.path())?);
         Ok(self.processes.len() - 1)
     }
 

@@ -4,7 +4,7 @@ mod cluster;
 mod process;
 mod request;
 
-pub(crate) use cluster::Cluster;
+pub(crate) use cluster::{Cluster, Cores};
 pub(crate) use request::{Answer, Ask, Client, print};
 
 use crate::{cargo, models};
@@ -12,9 +12,10 @@ use anyhow::{Result, bail};
 use tokio::runtime;
 
 /// Builds and starts the programs with the models of `preset`, and runs `work` with the
-/// coordinator's address. Stops the programs whatever comes of it, Ctrl-C included.
+/// coordinator's address; the workers on `cores`. Stops the programs whatever comes of it, Ctrl-C included.
 pub(crate) fn run<T>(
     preset: &str,
+    cores: Cores,
     work: impl AsyncFnOnce(&mut Cluster, &str) -> Result<T>,
 ) -> Result<T> {
     models::fetch_all(&[preset.to_owned()])?;
@@ -26,7 +27,7 @@ pub(crate) fn run<T>(
     runtime.block_on(async {
         let mut cluster = Cluster::new(programs)?;
         let session = async {
-            let coordinator = cluster.start(preset).await?;
+            let coordinator = cluster.start(preset, cores).await?;
             work(&mut cluster, &coordinator).await
         };
         let (outcome, failed) = tokio::select! {

@@ -26,10 +26,25 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a program on a free loopback port. Its log goes to a file in `logs`.
-    pub(crate) fn spawn(name: &str, program: &Path, args: &[&str], logs: &Path) -> Result<Self> {
+    /// Starts a program on a free loopback port, on the processor core `core` alone where one is given. Its
+    /// log goes to a file in `logs`.
+    pub(crate) fn spawn(
+        name: &str,
+        program: &Path,
+        args: &[&str],
+        core: Option<usize>,
+        logs: &Path,
+    ) -> Result<Self> {
         let log = logs.join(format!("{name}.log"));
-        let mut child = Command::new(program)
+        let mut command = match core {
+            Some(core) => {
+                let mut taskset = Command::new("taskset");
+                taskset.arg("--cpu-list").arg(core.to_string()).arg(program);
+                taskset
+            }
+            None => Command::new(program),
+        };
+        let mut child = command
             .args(["--listen", "127.0.0.1:0"])
             .args(args)
             // Three programs share these cores: whoever has nothing to do must not spin for long.

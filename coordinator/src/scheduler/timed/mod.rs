@@ -6,6 +6,7 @@
 
 mod draft;
 mod law;
+mod looks;
 mod machine;
 mod pace;
 mod rates;

@@ -2,7 +2,7 @@
 
 use super::llama;
 use crate::bench::claims::Claim;
-use crate::stack::{self, Answer, Ask, Client, ratio};
+use crate::stack::{self, Answer, Ask, Client, Cores, ratio};
 use anyhow::{Result, ensure};
 use models::{Resolved, Role};
 use proto::v1::{DraftSource, VerificationRule};
@@ -27,7 +27,7 @@ pub(super) struct Figures {
 /// Asks by turns, so that what the machine does meanwhile meets all of them.
 pub(super) fn measure(preset: &str, tries: u32, python: Option<&Path>) -> Result<Figures> {
     let mut figures = Figures::default();
-    stack::run(preset, async |_, coordinator| {
+    stack::run(preset, Cores::Shared, async |_, coordinator| {
         let mut client = Client::connect(coordinator).await?;
         for number in 1..=tries {
             eprintln!("through the service, try {number} of {tries}");

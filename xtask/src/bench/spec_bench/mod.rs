@@ -8,7 +8,7 @@ mod questions;
 mod report;
 
 use super::claims::Report;
-use crate::stack::{self, Answer, Ask, Client};
+use crate::stack::{self, Answer, Ask, Client, Cores};
 use anyhow::{Context as _, Result, ensure};
 use proto::v1::{DraftSource, VerificationRule};
 use questions::Question;
@@ -51,12 +51,26 @@ pub(crate) struct Plan {
     #[arg(long, default_value_t = 16, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=16))]
     max_draft_tokens: u32,
+    /// Give each worker one processor core of its own, with taskset: as on machines of their own. Else they
+    /// share all cores, and take turns.
+    #[arg(long)]
+    own_cores: bool,
     /// How often each prompt is asked in each mode; all of it counts.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
     /// The seed of the first prompt; the others follow.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+impl Plan {
+    fn cores(&self) -> Cores {
+        if self.own_cores {
+            Cores::Own
+        } else {
+            Cores::Shared
+        }
+    }
 }
 
 /// Where drafts come from.
@@ -113,7 +127,7 @@ pub(crate) fn measure(options: &Plan) -> Result<(Report, String)> {
     if options.edit_tokens > 0 {
         questions.push(edit::question());
     }
-    let samples = stack::run(&options.preset, async |_, coordinator| {
+    let samples = stack::run(&options.preset, options.cores(), async |_, coordinator| {
         let mut client = Client::connect(coordinator).await?;
         let mut samples = Vec::new();
         for (number, question) in (0..).zip(&questions) {
