@@ -6,7 +6,6 @@
 
 mod draft;
 mod law;
-mod looks;
 mod machine;
 mod pace;
 mod rates;

@@ -2,7 +2,7 @@
 
 use super::{DraftSetting, Rough, Setting, SpecOptions, Step, World};
 
-pub(super) const SECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000_000;
 
 /// The pair: 17 ms to verify, 2.5 ms to draft, 0.5 ms between.
 fn setting(agreement: f64, rtt_ms: f64, ahead: bool) -> Setting {
@@ -109,7 +109,7 @@ fn speculation_is_never_slower_than_plain_decoding() {
 }
 
 /// The same at load: each row costs.
-pub(super) fn loaded(agreement: f64) -> Setting {
+fn loaded(agreement: f64) -> Setting {
     let mut setting = setting(agreement, 0.5, true);
     setting.target.row = 50.0;
     setting.drafts[0].step.row = 20.0;
