@@ -60,10 +60,11 @@ async fn whatever_drafts_the_text_is_the_plain_one() -> Result<()> {
     Ok(())
 }
 
-/// A target that takes its time, and a draft that has enough of it to go on meanwhile.
+/// A target that takes its time, and a draft that has enough of it to go on meanwhile, and is slow enough
+/// that nobody would rather wait for it.
 #[tokio::test]
 async fn what_is_drafted_ahead_is_used() -> Result<()> {
-    let draft = "synthetic:agreement=0.9,base_ms=0.5";
+    let draft = "synthetic:agreement=0.9,base_ms=2";
     let options = ClusterOptions::new("synthetic:base_ms=20", [draft]);
     let cluster = Cluster::start(options).await?;
     let client = cluster.client().await?;
