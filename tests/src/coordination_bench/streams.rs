@@ -48,8 +48,8 @@ pub(crate) enum Mode {
 
 /// The request number `number`, for `tokens` tokens.
 ///
-/// The number stands at the end of the prompt: synthetic models look back a few tokens, and all texts
-/// would be the same one, accepted and rejected in step.
+/// The number stands at the end of the prompt: synthetic models look back a few tokens, so that texts of
+/// prompts that end alike are one text, accepted and rejected in step.
 pub(crate) fn request(number: usize, tokens: u32, mode: Mode) -> GenerateRequest {
     let mut request = text_prompt(&format!("Text number {number}")).tokens(tokens);
     match mode {
