@@ -224,7 +224,7 @@ impl Scheduler {
         let drafts = &self.drafts[seat.worker];
         let measured = &drafts.measured;
         let step = measured.step.seconds(drafts.seats);
-        let rtt = measured.rtt.value().unwrap_or(0.0);
+        let rtt = measured.rtt.seconds().unwrap_or(0.0);
         let expected = step.map_or(UNKNOWN_SECONDS, |step| rtt + step * seat.wanted as f64);
         let elapsed = (now - since).as_secs_f64();
         let left = expected - elapsed;
@@ -235,10 +235,16 @@ impl Scheduler {
         };
         let acceptance = &sequence.control.acceptance;
         let acceptance = acceptance.as_ref().unwrap_or(&measured.acceptance);
+        // Of what was drafted only that is left which follows the tokens committed meanwhile, if it
+        // agrees with them.
+        let behind = sequence.committed.len().saturating_sub(seat.sent);
+        let behind = behind.min(seat.wanted);
+        let agrees = acceptance.survival(behind);
+        let left = (seat.wanted - behind) as f64;
         Some(Arrival {
             seconds,
-            tokens: acceptance.expected(seat.wanted),
-            rows: 1 + seat.wanted,
+            tokens: 1.0 + acceptance.expected(seat.wanted) - acceptance.expected(behind),
+            rows: 1 + (agrees * left).round() as usize,
         })
     }
 

@@ -5,8 +5,8 @@
 
 use super::speculating::Speculating;
 use speculation::control::{
-    Acceptance, Confidence, Ewma, Look, Plan, Ranks, Round, StepCosts, Trust, observe_verification,
-    plain_groups,
+    Acceptance, Confidence, Delay, Ewma, Look, Plan, Ranks, Round, StepCosts, Trust,
+    observe_verification, plain_groups,
 };
 
 /// The share of recent plans that want two groups from which two are formed, and below which one.
@@ -28,7 +28,7 @@ pub(super) struct Measured {
     /// Seconds of a draft step, by sequences drafted at once.
     pub(super) step: StepCosts,
     /// Seconds from a demand to its proposal, beside drafting.
-    pub(super) rtt: Ewma,
+    pub(super) rtt: Delay,
     /// How many of its tokens are accepted.
     pub(super) acceptance: Acceptance,
     /// Where the target's token stands among its candidates.
@@ -43,7 +43,7 @@ impl Default for Measured {
     fn default() -> Self {
         Self {
             step: StepCosts::default(),
-            rtt: Ewma::new(RTT_MEMORY),
+            rtt: Delay::new(RTT_MEMORY),
             acceptance: Acceptance::of_worker(),
             ranks: Ranks::default(),
             confidence: Confidence::default(),
@@ -80,7 +80,7 @@ pub(super) struct Verifying {
     /// The same while draft workers draft ahead, which costs where they share a machine with it.
     pub(super) step_ahead: StepCosts,
     /// Seconds from a batch to its verdicts, beside verification.
-    pub(super) rtt: Ewma,
+    pub(super) rtt: Delay,
     /// Seconds from verdicts until the next batch could be sent: what we take ourselves for each round.
     pub(super) turnaround: Ewma,
     /// How far plans hold.
@@ -101,7 +101,7 @@ impl Default for Verifying {
         Self {
             step: StepCosts::default(),
             step_ahead: StepCosts::default(),
-            rtt: Ewma::new(RTT_MEMORY),
+            rtt: Delay::new(RTT_MEMORY),
             turnaround: Ewma::new(RTT_MEMORY),
             trust: Trust::new(),
             look: Look::new(),
@@ -121,7 +121,7 @@ impl Verifying {
 
     /// Seconds of a round beside the target's step.
     pub(super) fn beside(&self) -> f64 {
-        self.rtt.value_or(0.0) + self.turnaround.value_or(0.0)
+        self.rtt.seconds().unwrap_or(0.0) + self.turnaround.value_or(0.0)
     }
 
     /// A step of `rows` took `seconds`; `ahead` where draft workers drafted meanwhile.

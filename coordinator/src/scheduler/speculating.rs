@@ -137,7 +137,7 @@ impl Scheduler {
             verify: &self.verifying.step,
             verify_ahead: &self.verifying.step_ahead,
             draft: &measured.step,
-            draft_rtt: measured.rtt.value(),
+            draft_rtt: measured.rtt.seconds(),
             target_rtt: self.verifying.beside(),
             sequences: decoding,
             drafting: drafts.seats,

@@ -79,7 +79,7 @@ pub(super) fn predict(
         verify: &target.step,
         verify_ahead: &target.step_ahead,
         draft: &measured.step,
-        draft_rtt: measured.rtt.value(),
+        draft_rtt: measured.rtt.seconds(),
         target_rtt: target.beside(),
         sequences: decoding.max(seats),
         drafting: seats,

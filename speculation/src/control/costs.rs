@@ -153,6 +153,14 @@ impl StepCosts {
             .any(|point| point.bucket == bucket && point.is_known(self.steps))
     }
 
+    /// True where a step of this size or more was measured just now: what is said of large steps
+    /// is no tale of another hour.
+    pub fn is_recent(&self, size: usize) -> bool {
+        self.points.iter().any(|point| {
+            point.size >= size as f64 && point.count >= 2 && point.is_fresh(self.steps)
+        })
+    }
+
     /// What is out of use moves with what is in use, by the ratio by which a measurement moved.
     ///
     /// After a jump that is what has not been seen since it may have happened, and once: others that

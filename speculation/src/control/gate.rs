@@ -16,6 +16,9 @@ const PATIENCE: u32 = 3;
 /// A new sequence does not even try what promises less than this.
 const HOPELESS: f64 = 0.85;
 
+/// But it does try what may give this much: what was measured long ago is no ground to leave it.
+const HOPEFUL: f64 = 1.2;
+
 /// Rounds without speculation before a probe.
 const PROBE_AFTER: u32 = 64;
 
@@ -101,7 +104,10 @@ impl Gate {
         // What the first plan says is known of other sequences, and texts differ much: only what is clearly
         // worse is not tried.
         let first = self.since == 1 && self.switches == 0;
-        let hopeless = first && self.against > 0 && plan.rate < HOPELESS * plan.plain_rate;
+        let hopeless = first
+            && self.against > 0
+            && plan.rate < HOPELESS * plan.plain_rate
+            && plan.hope < HOPEFUL * plan.plain_rate;
         if self.against >= PATIENCE || hopeless || plan.want == 0 {
             self.switch(false);
             return Mode::Off;

@@ -7,7 +7,7 @@
 //! | what | of whom | measured from |
 //! |---|---|---|
 //! | [`StepCosts`] | a worker | the time of each step, by its size |
-//! | [`Ewma`] | a worker | round trips, less the time computed |
+//! | [`Delay`] | a worker | round trips, less the time computed |
 //! | [`Acceptance`] | a sequence, a draft worker | verdicts |
 //! | [`Ranks`] | a draft worker | verdicts, where outcomes were followed |
 //! | [`Confidence`] | a draft worker | verdicts, with the draft's own probabilities |
@@ -23,6 +23,7 @@ mod acceptance;
 mod change;
 mod confidence;
 mod costs;
+mod delay;
 mod ewma;
 mod gate;
 mod look;
@@ -37,6 +38,7 @@ mod wait;
 pub use acceptance::{Acceptance, Round};
 pub use confidence::Confidence;
 pub use costs::{StepCosts, observe_verification};
+pub use delay::Delay;
 pub use ewma::Ewma;
 pub use gate::{Gate, Mode};
 pub use look::Look;

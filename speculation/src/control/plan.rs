@@ -74,6 +74,9 @@ pub struct Plan {
     pub rate: f64,
     /// The same by costs and acceptance alone, as if such plans had always held.
     pub predicted: f64,
+    /// The most that it may be: the rate, or what it would be if rows cost nothing where nothing has
+    /// measured lately what they cost.
+    pub hope: f64,
     /// The same in plain decoding.
     pub plain_rate: f64,
     /// The best number of batches in plain decoding.
@@ -137,6 +140,7 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
         groups: plain_groups,
         rate: if min == 0 { plain_rate } else { 0.0 },
         predicted: 0.0,
+        hope: 0.0,
         plain_rate,
         plain_groups,
         known: true,
@@ -188,6 +192,11 @@ pub fn plan(situation: &Situation<'_>) -> Plan {
             };
         }
     }
+    best.hope = best.rate;
+    if !rates.rows_are_known() {
+        let free = lengths(min.max(1), max).map(|want| rates.if_rows_were_free(want));
+        best.hope = free.fold(best.rate, f64::max);
+    }
     best
 }
 
@@ -220,6 +229,7 @@ fn trial(situation: &Situation<'_>, min: usize, max: usize) -> Plan {
         groups: 1,
         rate: 0.0,
         predicted: 0.0,
+        hope: 0.0,
         plain_rate: 0.0,
         plain_groups: 1,
         known: false,

@@ -129,6 +129,24 @@ impl<'a> Rates<'a> {
         }
     }
 
+    /// Drafting `k` tokens where the rows of a verification cost nothing, and drafts of some are
+    /// hidden behind the verification of others if they may be.
+    pub(crate) fn if_rows_were_free(&self, k: usize) -> f64 {
+        let (drafting, verifying) = (self.draft_rtt + k as f64 * self.draft, self.verify[0]);
+        let round = match self.situation.overlap {
+            Overlap::Nothing => drafting + verifying,
+            Overlap::Rounds | Overlap::Ahead => drafting.max(verifying),
+        };
+        self.expected[k] / positive(round)
+    }
+
+    /// True where steps with the drafts of some sequences were measured lately, and not only plain
+    /// ones.
+    pub(crate) fn rows_are_known(&self) -> bool {
+        let with_some_drafts = (3 * self.sequences).div_ceil(2);
+        self.situation.verify.is_recent(with_some_drafts)
+    }
+
     /// Decoding plainly until the proposal is there. 0 where nothing would be left of it.
     fn late(&self, k: usize, drafting: f64) -> f64 {
         let rides = (drafting / positive(self.verify[0])).ceil();

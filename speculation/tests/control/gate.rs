@@ -12,6 +12,7 @@ pub(crate) fn promising(ratio: f64) -> Plan {
         groups: 1,
         rate: ratio * 50.0,
         predicted: ratio * 50.0,
+        hope: ratio * 50.0,
         plain_rate: 50.0,
         plain_groups: 1,
         known: true,
@@ -49,6 +50,18 @@ fn it_ends_within_a_few_rounds_where_plain_is_better_and_stays_so() {
     assert!(modes[..10].contains(&Mode::Off));
     assert_eq!(count(&modes[10..], Mode::On), 0);
     assert_eq!(gate.switches(), 1);
+}
+
+#[test]
+fn a_new_text_tries_what_only_old_step_times_speak_against() {
+    let old = Plan {
+        hope: 1.5 * 50.0,
+        ..promising(0.7)
+    };
+    assert_eq!(Gate::new().decide(&promising(0.7)), Mode::Off);
+    let tried = modes(&mut Gate::new(), &old, 10);
+    assert_eq!(tried[0], Mode::On);
+    assert_eq!(tried[9], Mode::Off, "hope alone does not keep it on");
 }
 
 #[test]

@@ -222,3 +222,25 @@ fn a_long_round_trip_asks_for_long_drafts() {
     far.rtt = 0.080;
     assert!(far.plan().want > near.want, "{:?} {near:?}", far.plan());
 }
+
+#[test]
+fn hope_outlives_what_was_once_found_too_slow() {
+    let mut case = Case::new(0.9);
+    case.sequences = 16;
+    case.overlap = Overlap::Nothing;
+    case.verify = StepCosts::new();
+    for _ in 0..4 {
+        for (rows, seconds) in [(16, 0.017), (32, 0.1), (128, 0.2)] {
+            case.verify.observe(rows, seconds);
+        }
+    }
+    let fresh = case.plan();
+    assert!(fresh.rate < 0.85 * fresh.plain_rate, "{fresh:?}");
+    assert_eq!(fresh.hope, fresh.rate);
+    for _ in 0..100 {
+        case.verify.observe(16, 0.017);
+    }
+    let old = case.plan();
+    assert!(old.rate < 0.85 * old.plain_rate, "{old:?}");
+    assert!(old.hope > 2.0 * old.plain_rate, "{old:?}");
+}

@@ -10,6 +10,7 @@ fn planned(rate: f64, plain_rate: f64) -> Plan {
         groups: 1,
         rate,
         predicted: rate,
+        hope: rate,
         plain_rate,
         plain_groups: 1,
         known: true,

@@ -5,7 +5,7 @@ use super::world::World;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use speculation::control::{
-    Acceptance, Arrival, Ewma, Gate, Look, Mode, Offer, Overlap, Plan, Ranks, Round, Situation,
+    Acceptance, Arrival, Delay, Gate, Look, Mode, Offer, Overlap, Plan, Ranks, Round, Situation,
     StepCosts, Trust, observe_verification, plan, wait_for,
 };
 
@@ -50,8 +50,8 @@ pub(super) struct System {
     verify: StepCosts,
     verify_ahead: StepCosts,
     draft: StepCosts,
-    draft_rtt: Ewma,
-    target_rtt: Ewma,
+    draft_rtt: Delay,
+    target_rtt: Delay,
     ranks: Ranks,
     worker: Acceptance,
     trust: Trust,
@@ -71,8 +71,8 @@ impl System {
             verify: StepCosts::new(),
             verify_ahead: StepCosts::new(),
             draft: StepCosts::new(),
-            draft_rtt: Ewma::new(32.0),
-            target_rtt: Ewma::new(32.0),
+            draft_rtt: Delay::new(32.0),
+            target_rtt: Delay::new(32.0),
             ranks: Ranks::new(),
             worker: Acceptance::of_worker(),
             trust: Trust::new(),
@@ -178,6 +178,7 @@ impl System {
                 groups,
                 rate: 1.0,
                 predicted: 1.0,
+                hope: 1.0,
                 plain_rate: 1.0,
                 plain_groups: groups,
                 known: true,
@@ -190,8 +191,8 @@ impl System {
             verify: &self.verify,
             verify_ahead: &self.verify_ahead,
             draft: &self.draft,
-            draft_rtt: self.draft_rtt.value(),
-            target_rtt: self.target_rtt.value_or(0.0),
+            draft_rtt: self.draft_rtt.seconds(),
+            target_rtt: self.target_rtt.seconds().unwrap_or(0.0),
             sequences: self.sequences.len(),
             drafting: self.sequences.len(),
             min: 0,
