@@ -23,6 +23,10 @@ const NGRAM_MEMORY: f64 = 32.0;
 /// before, since at first every round tells much.
 const PLAN_HOLDS: u32 = 8;
 
+/// The same in plain decoding, where nothing is learnt but from a probe now and then: what is not followed
+/// should cost next to nothing.
+const UNFOLLOWED_PLAN_HOLDS: u32 = 32;
+
 /// What is asked of a draft worker for one sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Demand {
@@ -32,6 +36,26 @@ pub(super) struct Demand {
     pub(super) min_confidence: f32,
     /// Nothing waits for the proposal: it is compared with what is committed meanwhile.
     pub(super) probe: bool,
+}
+
+impl Demand {
+    const PROBE: Self = Self {
+        want: PROBE_TOKENS,
+        ahead_want: 0,
+        ahead_width: 0,
+        min_confidence: 0.0,
+        probe: true,
+    };
+
+    fn of(plan: &Plan, min_confidence: f32) -> Self {
+        Self {
+            want: plan.want.max(1),
+            ahead_want: plan.ahead_want,
+            ahead_width: plan.ahead_width,
+            min_confidence,
+            probe: false,
+        }
+    }
 }
 
 /// One sequence's part of control.
@@ -120,6 +144,24 @@ impl Speculating {
     }
 }
 
+/// What would pay in `situation`. What is measured changes slowly: a plan holds for some rounds, `most` at
+/// most.
+fn held(latest: &mut Option<Held>, situation: &Situation<'_>, most: u32) -> Plan {
+    let known = latest.filter(|held| held.plan.known);
+    let held = known.filter(|held| held.left > 0).unwrap_or_else(|| {
+        let rounds = known.map_or(1, |before| (2 * before.rounds).min(most));
+        Held {
+            plan: plan(situation),
+            rounds,
+            left: rounds,
+        }
+    });
+    // What was to hold for long in plain decoding does not when it is followed.
+    let left = held.left.min(most) - 1;
+    *latest = Some(Held { left, ..held });
+    held.plan
+}
+
 impl Scheduler {
     /// What to ask of a sequence's draft worker; none where nothing pays.
     pub(super) fn demand(&mut self, id: SequenceId) -> Option<(WorkerId, Demand)> {
@@ -146,7 +188,13 @@ impl Scheduler {
             overlap: drafts.overlap(self.options.ahead && sequence.is_coupled()),
             trust: &self.verifying.trust,
         };
-        let mut plan = held(&mut sequence.control.plan, &situation);
+        let followed = sequence.control.gate.is_on();
+        let holds = if followed {
+            PLAN_HOLDS
+        } else {
+            UNFOLLOWED_PLAN_HOLDS
+        };
+        let mut plan = held(&mut sequence.control.plan, &situation, holds);
         let mode = if min > 0 {
             Mode::On
         } else {
@@ -164,6 +212,9 @@ impl Scheduler {
             sequence.control.mode = Some(mode);
             mode
         };
+        if mode == Mode::Off {
+            return None;
+        }
         let step = self.target.last_step;
         if mode == Mode::Probe && step < measured.probed + PROBE_STEPS {
             // What one sequence finds out the others learn from.
@@ -179,10 +230,12 @@ impl Scheduler {
             // N-grams offer more: a proposal would be drafted for nothing.
             return None;
         }
-        let mut demand = demand(mode, &plan, min_confidence)?;
-        if demand.probe {
+        let mut demand = if mode == Mode::Probe {
             self.drafts[worker].measured.probed = step;
-        }
+            Demand::PROBE
+        } else {
+            Demand::of(&plan, min_confidence)
+        };
         if min > 0 && demand.ahead_want > 0 {
             // Outcomes after a whole proposal are a token shorter than the others.
             demand.ahead_want = (min + 1).max(demand.ahead_want);
@@ -272,44 +325,5 @@ impl Scheduler {
         for round in verified.into_iter().chain(watched).chain(unverified) {
             measured.observe(round, &mut sequence.control);
         }
-    }
-}
-
-/// What would pay in `situation`. What is measured changes slowly: a plan holds for some rounds.
-fn held(latest: &mut Option<Held>, situation: &Situation<'_>) -> Plan {
-    let known = latest.filter(|held| held.plan.known);
-    let held = known.filter(|held| held.left > 0).unwrap_or_else(|| {
-        let rounds = known.map_or(1, |before| (2 * before.rounds).min(PLAN_HOLDS));
-        Held {
-            plan: plan(situation),
-            rounds,
-            left: rounds,
-        }
-    });
-    *latest = Some(Held {
-        left: held.left - 1,
-        ..held
-    });
-    held.plan
-}
-
-fn demand(mode: Mode, plan: &Plan, min_confidence: f32) -> Option<Demand> {
-    let demand = Demand {
-        want: plan.want.max(1),
-        ahead_want: plan.ahead_want,
-        ahead_width: plan.ahead_width,
-        min_confidence,
-        probe: false,
-    };
-    match mode {
-        Mode::On => Some(demand),
-        Mode::Probe => Some(Demand {
-            want: PROBE_TOKENS,
-            ahead_want: 0,
-            ahead_width: 0,
-            min_confidence: 0.0,
-            probe: true,
-        }),
-        Mode::Off => None,
     }
 }
