@@ -25,7 +25,7 @@ const PLAN_HOLDS: u32 = 8;
 
 /// The same in plain decoding, where nothing is learnt but from a probe now and then: what is not followed
 /// should cost next to nothing.
-const UNFOLLOWED_PLAN_HOLDS: u32 = 32;
+const UNFOLLOWED_PLAN_HOLDS: u32 = 16;
 
 /// What is asked of a draft worker for one sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
