@@ -5,7 +5,7 @@
 
 use super::speculating::Speculating;
 use speculation::control::{
-    Acceptance, Confidence, Delay, Ewma, Look, Plan, Ranks, Round, StepCosts, Trust,
+    Acceptance, Confidence, Delay, Ewma, Look, Plan, Ranks, Round, StepCosts, Trust, Way,
     observe_verification, plain_groups,
 };
 
@@ -62,9 +62,10 @@ impl Measured {
     }
 
     /// The confidence below which one more drafted token costs more time than it saves. Those that
-    /// are drafted while something is verified cost none.
+    /// are drafted while something is verified, what they follow or another batch, cost none.
     pub(super) fn least_confidence(&self, plan: &Plan, drafting: usize) -> f32 {
-        let step = self.step.seconds(drafting).filter(|_| plan.ahead_want == 0);
+        let waits = plan.way() == Way::Waiting;
+        let step = self.step.seconds(drafting).filter(|_| waits);
         step.map_or(0.0, |step| {
             let least = self.confidence.min_confidence(plan.rate, step, 1.0);
             least.clamp(0.0, MOST_CONFIDENT)
